@@ -19,19 +19,17 @@ from services.orchestrator.batches.service import BatchService
 from services.orchestrator.batches.slots import BatchSlots
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.client import ExpertClient
+from services.orchestrator.experts.replies import Prices
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifacts import ArtifactHolds
-from services.orchestrator.journal.batch_removal import BatchRemoval
-from services.orchestrator.journal.batches import BatchStore
-from services.orchestrator.journal.ended_batches import EndedBatches
+from services.orchestrator.journal.batches import BatchStore, EndedBatches
 from services.orchestrator.journal.pipelines import PipelineStore
-from services.orchestrator.journal.retention import Retention
+from services.orchestrator.journal.retention import BatchRemoval, Retention
 from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from services.orchestrator.leases import LeaseManager, owner_name
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.pipelines.builder import PipelineBuilder
 from services.orchestrator.pipelines.service import PipelineService
-from services.orchestrator.pricing import Prices
 from services.orchestrator.runs.executor import RunExecutor
 from services.orchestrator.runs.leases import CommandForwarder, RunLeases
 from services.orchestrator.runs.limiter import RunLimiter

@@ -1,33 +1,37 @@
 """OrchestratorService over gRPC: converts between messages and the services of this package."""
 
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from protos.hugginggpt.internal.v1 import orchestrator_pb2
+from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1 import gateway_pb2, run_pb2
-from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RUN_VIEW_BASIC, RunSpec
-from services.common import call_context
+from protos.hugginggpt.v1.batch_pb2 import BATCH_ITEM_VIEW_BASIC, Batch
+from protos.hugginggpt.v1.pipeline_pb2 import Pipeline, PipelineRef
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RUN_VIEW_BASIC, RunSpec, RunState
+from services.common import call_context, upload_acks
 from services.common.errors import InvalidRequest, ServiceError
 from services.orchestrator.batches.service import BatchService
-from services.orchestrator.batches.servicer import BatchServicer
 from services.orchestrator.journal.artifacts import ArtifactHolds
-from services.orchestrator.journal.ended_batches import EndedBatches
+from services.orchestrator.journal.batches import EndedBatches
 from services.orchestrator.journal.runs import EndedRun, RunRow
-from services.orchestrator.paging import (
-    page_size,
-    page_token,
-    parse_page_token,
-    states_filter,
-    to_seconds,
-    to_timestamp,
-)
+from services.orchestrator.journal.store import to_timestamp
 from services.orchestrator.pipelines.service import PipelineService
-from services.orchestrator.pipelines.servicer import PipelineServicer
 from services.orchestrator.runs.service import RunService
 
+PAGE_SIZE, MAX_PAGE_SIZE = 50, 1_000
+"""Rows of a page by default, and at most."""
 
-class OrchestratorServicer(PipelineServicer, BatchServicer):
-    """Implements the RPCs of runs; those of pipelines and batches are inherited."""
+_MAX_VERSION = 2**31
+"""Largest version of a pipeline."""
+
+
+class OrchestratorServicer(rpc.OrchestratorServiceServicer):
+    """Implements the RPCs of runs, pipelines and batches."""
 
     def __init__(
         self,
@@ -42,6 +46,8 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
         self._pipelines = pipelines
         self._batches = batches
         self._ended_batches = ended_batches
+
+    # ------------------------------------------------------------ runs
 
     async def CreateRun(self, request: orchestrator_pb2.CreateRunRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
         run_id = await self._runs.create(request.spec)
@@ -98,6 +104,96 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
             runs=[_ended_run(run) for run in ended[:size]], next_page_token=following
         )
 
+    async def _write(self, context: Any, run_id: str, after: int) -> None:
+        async with aclosing(self._runs.watch(run_id, after)) as events:
+            async for event in events:
+                await context.write(event)
+
+    # ------------------------------------------------------------ pipelines
+
+    async def SavePipeline(self, request: gateway_pb2.SavePipelineRequest, context: Any) -> Pipeline:
+        return await self._pipelines.save(request)
+
+    async def GetPipeline(self, request: gateway_pb2.GetPipelineRequest, context: Any) -> Pipeline:
+        return await self._pipelines.get(PipelineRef(name=request.name, version=request.version))
+
+    async def ListPipelines(
+        self, request: gateway_pb2.ListPipelinesRequest, context: Any
+    ) -> gateway_pb2.ListPipelinesResponse:
+        size, token = page_size(request.page_size), request.page_token
+        if request.name:
+            found = await self._pipelines.versions(request.name, _parse_version_token(token), size)
+        else:
+            found = await self._pipelines.list(token, size)
+        last = found.rows[-1] if found.more else Pipeline()
+        following = str(last.version or "") if request.name else last.name
+        return gateway_pb2.ListPipelinesResponse(pipelines=found.rows, next_page_token=following)
+
+    async def DeletePipeline(
+        self, request: gateway_pb2.DeletePipelineRequest, context: Any
+    ) -> gateway_pb2.DeletePipelineResponse:
+        await self._pipelines.delete(PipelineRef(name=request.name, version=request.version))
+        return gateway_pb2.DeletePipelineResponse()
+
+    # ------------------------------------------------------------ batches
+
+    async def CreateBatch(self, request_iterator: AsyncIterator[gateway_pb2.CreateBatchRequest], context: Any) -> Batch:
+        return await self._batches.start(request_iterator, partial(upload_acks.send_ack, context))
+
+    async def GetBatch(self, request: gateway_pb2.GetBatchRequest, context: Any) -> Batch:
+        return await self._batches.get(request.batch_id)
+
+    async def ListBatches(
+        self, request: gateway_pb2.ListBatchesRequest, context: Any
+    ) -> gateway_pb2.ListBatchesResponse:
+        size, states = page_size(request.page_size), states_filter(request.states)
+        found = await self._batches.list(size, parse_page_token(request.page_token), states)
+        following = page_token(found.rows[-1][0].created, found.rows[-1][0].id) if found.more else ""
+        return gateway_pb2.ListBatchesResponse(batches=[batch for _, batch in found.rows], next_page_token=following)
+
+    async def ListBatchItems(
+        self, request: gateway_pb2.ListBatchItemsRequest, context: Any
+    ) -> gateway_pb2.ListBatchItemsResponse:
+        size, states = page_size(request.page_size), states_filter(request.states)
+        inputs = request.view != BATCH_ITEM_VIEW_BASIC
+        after = max(request.after_index, parse_index_token(request.page_token))
+        found = await self._batches.items(request.batch_id, after, size, states, inputs=inputs)
+        return gateway_pb2.ListBatchItemsResponse(
+            items=found.rows, next_page_token=str(found.rows[-1].index) if found.more else ""
+        )
+
+    async def CancelBatch(
+        self, request: gateway_pb2.CancelBatchRequest, context: Any
+    ) -> gateway_pb2.CancelBatchResponse:
+        await self._batches.cancel(request.batch_id)
+        return gateway_pb2.CancelBatchResponse()
+
+    async def ResumeBatch(self, request: gateway_pb2.ResumeBatchRequest, context: Any) -> Batch:
+        return await self._batches.resume(request.batch_id, failed_only=request.failed_only)
+
+    async def WatchBatch(self, request: gateway_pb2.WatchBatchRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        async with aclosing(self._batches.watch(request.batch_id)) as shown:
+            async for batch in shown:
+                await context.write(batch)
+
+    async def DeleteBatch(
+        self, request: gateway_pb2.DeleteBatchRequest, context: Any
+    ) -> gateway_pb2.DeleteBatchResponse:
+        await self._batches.delete(request.batch_id)
+        return gateway_pb2.DeleteBatchResponse()
+
+    async def ListEndedBatches(
+        self, request: orchestrator_pb2.ListEndedBatchesRequest, context: Any
+    ) -> orchestrator_pb2.ListEndedBatchesResponse:
+        size, since = page_size(request.page_size), to_seconds(request.ended_after, "ended_after")
+        found = await self._ended_batches.since(since, parse_page_token(request.page_token) or (0.0, ""), size + 1)
+        following = page_token(found[size - 1][0], found[size - 1][1].batch_id) if len(found) > size else ""
+        return orchestrator_pb2.ListEndedBatchesResponse(
+            batches=[batch for _, batch in found[:size]], next_page_token=following
+        )
+
+    # ------------------------------------------------------------ artifacts
+
     async def HoldArtifacts(
         self, request: orchestrator_pb2.HoldArtifactsRequest, context: Any
     ) -> orchestrator_pb2.HoldArtifactsResponse:
@@ -105,11 +201,6 @@ class OrchestratorServicer(PipelineServicer, BatchServicer):
             raise InvalidRequest("the holder is empty", port="holder", remedy="send the ID of the file that holds them")
         await self._holds.hold(call_context.current().tenant, request.holder, request.sha256s)
         return orchestrator_pb2.HoldArtifactsResponse()
-
-    async def _write(self, context: Any, run_id: str, after: int) -> None:
-        async with aclosing(self._runs.watch(run_id, after)) as events:
-            async for event in events:
-                await context.write(event)
 
 
 def _summary(row: RunRow) -> run_pb2.Run:
@@ -131,3 +222,90 @@ def _ended_run(ended: EndedRun) -> orchestrator_pb2.EndedRun:
     )
     run.end_time.CopyFrom(to_timestamp(ended.ended))
     return run
+
+
+# ---------------------------------------------------------------- filters and pages of lists
+
+
+def page_size(requested: int) -> int:
+    """Number of rows of a page; 0 requests the default.
+
+    Raises:
+        InvalidRequest: the number is negative.
+    """
+    if requested < 0:
+        raise InvalidRequest("page_size is negative", port="page_size", remedy="send 0 for the default")
+    return min(requested or PAGE_SIZE, MAX_PAGE_SIZE)
+
+
+def page_token(seconds: float, id_: str) -> str:
+    """The token of the page after the row with this time and ID."""
+    return f"{seconds!r},{id_}"
+
+
+def parse_page_token(token: str) -> tuple[float, str] | None:
+    """The (time, ID) after which a page begins; None for the first page.
+
+    Raises:
+        InvalidRequest: the token was not made by page_token().
+    """
+    if not token:
+        return None
+    seconds, _, id_ = token.partition(",")
+    try:
+        return float(seconds), id_
+    except ValueError:
+        raise _invalid_token() from None
+
+
+def parse_index_token(token: str) -> int:
+    """Index of the last item of the page before; 0 for the first page.
+
+    Raises:
+        InvalidRequest: the token is not a decimal index.
+    """
+    if token and not (token.isascii() and token.isdecimal() and len(token) < 10):  # noqa: PLR2004  # int32
+        raise _invalid_token()
+    return int(token or 0)
+
+
+def _parse_version_token(token: str) -> int:
+    """The version after which a page of versions begins, in descending order; the largest for the first page.
+
+    Raises:
+        InvalidRequest: the token is no version.
+    """
+    if token and not (token.isascii() and token.isdigit() and int(token) <= _MAX_VERSION):
+        raise _invalid_token()
+    return int(token or _MAX_VERSION)
+
+
+def _invalid_token() -> InvalidRequest:
+    remedy = "send next_page_token of the previous page unchanged"
+    return InvalidRequest("the page token is invalid", port="page_token", remedy=remedy)
+
+
+def states_filter(states: "Iterable[RunState.ValueType]") -> "list[RunState.ValueType]":
+    """The distinct states by which a list is filtered.
+
+    Raises:
+        InvalidRequest: a number is no state.
+    """
+    distinct = set(states)
+    if unknown := distinct - set(RunState.values()):
+        raise InvalidRequest(f"{min(unknown)} is no run state", port="states", remedy="see the enum RunState")
+    return sorted(distinct)
+
+
+def to_seconds(timestamp: Timestamp, port: str) -> float:
+    """Seconds since the epoch; 0 for an empty timestamp.
+
+    Raises:
+        InvalidRequest: it is outside the years 1 to 9999.
+    """
+    try:
+        return timestamp.ToMicroseconds() / 1e6
+    except ValueError:
+        raise InvalidRequest(
+            f"{port} is no valid time", port=port, remedy="send a time in the years 1 to 9999"
+        ) from None

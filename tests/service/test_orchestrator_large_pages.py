@@ -10,7 +10,7 @@ import pytest
 from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2, plan_pb2, run_pb2
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from services.orchestrator.journal.batches import BatchStore
-from services.orchestrator.journal.queries import PAGE_BYTES
+from services.orchestrator.journal.store import PAGE_BYTES
 from services.orchestrator.settings import Settings
 from tests.support.batches import OrchestratorClient, given, notes, rpc_error, step
 from tests.support.orchestrator import OrchestratorUnderTest, echo, text

@@ -157,7 +157,7 @@ async def test_interactive_calls_are_served_before_batch_calls() -> None:
 
 
 async def test_long_wait_for_a_permit_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.candidate_waiter.REPORT_WAIT_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.experts.client.REPORT_WAIT_AFTER_SECONDS", 0.01)
     received = asyncio.Event()
     expert, outcome = HeldExpert(), TaskOutcome()
 

@@ -7,7 +7,7 @@ import pytest
 from protos.hugginggpt.v1 import expert_pb2
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common.errors import ModelFailed, to_status
-from services.orchestrator.pricing import Prices
+from services.orchestrator.experts.replies import Prices
 from tests.fakes import FakeExpert, card
 from tests.support.expert_calls import SPEC, SimulatedRun, candidate, open_client
 

@@ -24,7 +24,7 @@ from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.attempts import RetryBudget, TaskRequest
 from services.orchestrator.experts.circuit_breaker import FAILURES
 from services.orchestrator.experts.client import ExpertClient
-from services.orchestrator.pricing import Prices
+from services.orchestrator.experts.replies import Prices
 
 SPEC = standard_tasks()["summarization"]
 

@@ -25,10 +25,9 @@ from services.common.artifacts import ArtifactStore
 from services.common.database import Database, Operation, Query, Rows, Steps
 from services.common.errors import NotFound
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.batch_rows import Claimed, NewBatch
-from services.orchestrator.journal.batches import BatchStore
+from services.orchestrator.journal.batches import BatchStore, Claimed, NewBatch
+from services.orchestrator.journal.events import Memo
 from services.orchestrator.journal.idempotency import IDEMPOTENCY_SECONDS
-from services.orchestrator.journal.memos import Memo
 from services.orchestrator.journal.pipelines import PipelineStore
 from services.orchestrator.journal.retention import ARTIFACT_SECONDS, Retention
 from services.orchestrator.journal.runs import NewRun

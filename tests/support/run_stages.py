@@ -17,7 +17,7 @@ from services.common.errors import Unavailable
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifacts import ArtifactHolds
-from services.orchestrator.journal.ended_batches import EndedBatches
+from services.orchestrator.journal.batches import EndedBatches
 from services.orchestrator.journal.runs import NewRun, StoredRun
 from services.orchestrator.leases import LeaseManager
 from services.orchestrator.notifier import ChangeNotifier

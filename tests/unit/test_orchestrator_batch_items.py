@@ -24,7 +24,7 @@ from protos.hugginggpt.v1.run_pb2 import (
 )
 from protos.hugginggpt.v1.task_pb2 import Task
 from services.orchestrator.batches.items import final_state, waiting_reason
-from services.orchestrator.journal.batch_rows import Counts
+from services.orchestrator.journal.batch_items import Counts
 
 MODEL = Candidate(model_id="model")
 SELECTED = TaskSelected(candidates=[MODEL])

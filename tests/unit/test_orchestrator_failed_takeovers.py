@@ -15,11 +15,9 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import ConstraintViolation, Database, Query, Steps
 from services.common.errors import CorruptData, FailedPrecondition, Unavailable
 from services.orchestrator.batches.leases import BatchLeases
-from services.orchestrator.failed_takeovers import TAKEOVER_ATTEMPTS, FailedTakeovers
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.batch_rows import BatchRow, Claimed, NewBatch
-from services.orchestrator.journal.batches import BatchStore
-from services.orchestrator.leases import LeaseManager
+from services.orchestrator.journal.batches import BatchRow, BatchStore, Claimed, NewBatch
+from services.orchestrator.leases import TAKEOVER_ATTEMPTS, FailedTakeovers, LeaseManager
 from services.orchestrator.notifier import ChangeNotifier
 from tests.support.run_stages import (
     JOURNAL_UNAVAILABLE,
@@ -363,7 +361,7 @@ async def test_item_that_cannot_be_decoded_fails_alone(database: Database) -> No
     await create_batch(database, "batch")
     await execute(database, "UPDATE batch_items SET inputs = ?", GARBAGE)
     store = BatchStore(database, Journal(database, "me", 60), "me", 60)
-    (item,) = await store.next_items(await store.row("batch", "default"), 0, 10, 1000)
+    (item,) = await store.next_items("batch", 0, 10, 1000)
     assert item.failure
     assert item.failure.reason == "CORRUPT"
 

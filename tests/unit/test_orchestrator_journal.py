@@ -15,8 +15,8 @@ from protos.hugginggpt.v1.run_pb2 import (
 from services.common.database import ConstraintViolation, Database
 from services.common.errors import FailedPrecondition, NotFound
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.journal.commands import Command
-from services.orchestrator.journal.memos import Memo
+from services.orchestrator.journal.events import Memo
+from services.orchestrator.journal.leases import Command
 from tests.support.journal import answer_event, new_run
 
 

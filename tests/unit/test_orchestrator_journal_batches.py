@@ -15,8 +15,8 @@ from protos.hugginggpt.v1.task_pb2 import Argument, Task
 from services.common.database import Database, sqlite
 from services.common.errors import NotFound
 from services.orchestrator.journal import LeaseLost
-from services.orchestrator.journal.batch_removal import UNFINISHED_SECONDS, BatchRemoval
-from services.orchestrator.journal.batch_rows import NewBatch
+from services.orchestrator.journal.batches import NewBatch
+from services.orchestrator.journal.retention import UNFINISHED_SECONDS, BatchRemoval
 from tests.support.journal import CALLER, RecordingDatabase, RetainedBatches, image_item, item_run
 
 KIB = 1024
@@ -77,12 +77,12 @@ async def test_page_of_items_is_limited_in_bytes_but_has_at_least_one(journal: R
     await journal.batches.create(NewBatch("batch", CALLER, BatchSpec(), Pipeline(plan=Plan(tasks=[Task(id=1)]))))
     await journal.batches.add("batch", "default", 1, items, {})
     await journal.batches.start("batch", "default", "", "d", len(items))
-    batch, after, pages = await journal.batches.row("batch", "default"), 0, []
-    while page := await journal.batches.next_items(batch, after, 3, 60 * KIB):
+    after, pages = 0, []
+    while page := await journal.batches.next_items("batch", after, 3, 60 * KIB):
         pages.append([len(item.inputs[0].value.text) for item in page])
         after = page[-1].index
     assert pages == [sizes[:3], sizes[3:5], sizes[5:]]
-    assert len(await journal.batches.next_items(batch, 4, 3, 60 * KIB)) == 1
+    assert len(await journal.batches.next_items("batch", 4, 3, 60 * KIB)) == 1
 
 
 # ---------------------------------------------------------------- artifacts

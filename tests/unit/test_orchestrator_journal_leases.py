@@ -15,7 +15,7 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_AWAITING_APPROVAL, RUN_STATE_
 from services.common.artifacts import ArtifactStore
 from services.common.database import Database, open_database
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.journal.memos import Memo
+from services.orchestrator.journal.events import Memo
 from services.orchestrator.journal.retention import Retention
 from services.orchestrator.journal.schema import MIGRATIONS, SCHEMA
 from tests.support.journal import answer_event, new_run

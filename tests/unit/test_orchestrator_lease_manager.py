@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from services.common.errors import CorruptData, ServiceError, Unavailable
-from services.orchestrator.failed_takeovers import TAKEOVER_ATTEMPTS
 from services.orchestrator.journal.leases import Lease
-from services.orchestrator.leases import LeaseManager
+from services.orchestrator.leases import TAKEOVER_ATTEMPTS, LeaseManager
 
 LEASE_SECONDS = 0.3
 LONG_LEASE_SECONDS = 1000.0

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from services.orchestrator.paging import to_seconds, to_timestamp
+from services.orchestrator.journal.store import to_timestamp
+from services.orchestrator.servicer import to_seconds
 
 
 @pytest.mark.parametrize("second", [0.0, 1.0, 1_795_371_073.0, 4_102_444_799.0])

@@ -13,7 +13,7 @@ from protos.hugginggpt.v1 import event_pb2, plan_pb2, run_pb2, task_pb2
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import Run
 from protos.hugginggpt.v1.usage_pb2 import Usage
-from services.orchestrator.pricing import MAX_REPORTED, Prices, pool_seconds
+from services.orchestrator.experts.replies import MAX_REPORTED, Prices, pool_seconds
 from services.orchestrator.runs.result import total_usage
 from services.orchestrator.settings import Settings
 

@@ -18,9 +18,8 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context, upload_acks
 from services.common.errors import InvalidRequest
 from services.orchestrator.failures import to_failure
-from services.orchestrator.journal.batch_removal import BatchRemoval
-from services.orchestrator.journal.batch_rows import NewBatch
-from services.orchestrator.journal.batches import BatchStore
+from services.orchestrator.journal.batches import BatchStore, NewBatch
+from services.orchestrator.journal.retention import BatchRemoval
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.pipelines.builder import with_policy
 from services.orchestrator.pipelines.service import PipelineService

@@ -24,8 +24,8 @@ from protos.hugginggpt.v1.run_pb2 import (
 from services.common import call_context
 from services.common.errors import InvalidRequest
 from services.orchestrator.failures import to_failure
-from services.orchestrator.journal.batch_rows import BatchRow, Counts, Item
-from services.orchestrator.journal.batches import BatchStore
+from services.orchestrator.journal.batch_items import Counts, Item
+from services.orchestrator.journal.batches import BatchRow, BatchStore
 from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.runs import new_run
@@ -37,7 +37,7 @@ PAGE, PAGE_BYTES = 100, 1024 * 1024
 async def pages(store: BatchStore, batch: BatchRow) -> AsyncIterator[list[Item]]:
     """Items of a batch to run, in order."""
     after = 0
-    while page := await store.next_items(batch, after, PAGE, PAGE_BYTES):
+    while page := await store.next_items(batch.id, after, PAGE, PAGE_BYTES, failed_only=batch.failed_only):
         after = page[-1].index
         yield page
 

@@ -9,8 +9,7 @@ import structlog
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED
 from services.common.errors import CorruptData
-from services.orchestrator.journal.batch_rows import Claimed
-from services.orchestrator.journal.batches import CHANGED, BatchStore
+from services.orchestrator.journal.batches import CHANGED, BatchStore, Claimed
 from services.orchestrator.journal.leases import Lease
 from services.orchestrator.notifier import ChangeNotifier
 

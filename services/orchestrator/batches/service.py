@@ -14,11 +14,11 @@ from services.common import call_context
 from services.orchestrator.batches.ingest import BatchIngest
 from services.orchestrator.batches.leases import BatchLeases
 from services.orchestrator.batches.runner import BatchDependencies, BatchExecutor
-from services.orchestrator.journal.batch_removal import BatchRemoval
-from services.orchestrator.journal.batch_rows import BatchRow, Claimed, Counts, batch_counts
-from services.orchestrator.journal.queries import Page
+from services.orchestrator.journal.batch_items import Counts, batch_counts
+from services.orchestrator.journal.batches import BatchRow, Claimed
+from services.orchestrator.journal.retention import BatchRemoval
+from services.orchestrator.journal.store import Page, to_timestamp
 from services.orchestrator.leases import LeaseManager, stopping_error
-from services.orchestrator.paging import to_timestamp
 
 WATCH_SECONDS = 1.0
 """Interval of reads of a watched batch."""

@@ -20,12 +20,10 @@ from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context
 from services.common.channel import dial
 from services.common.errors import DeadlineExceeded, ServiceError, from_rpc
-from services.orchestrator.experts.attempts import TaskAttempts
-from services.orchestrator.experts.candidates import MORE_TIME, CandidateAttempts
+from services.orchestrator.experts.attempts import MORE_TIME, CandidateAttempts, TaskAttempts
 from services.orchestrator.experts.health import ExpertHealth
 from services.orchestrator.experts.load_balancer import Trailer
-from services.orchestrator.experts.reply_validation import check_reply
-from services.orchestrator.pricing import Prices, pool_seconds
+from services.orchestrator.experts.replies import Prices, check_reply, pool_seconds
 
 if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceAsyncStub

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.database import Database, InsertInto, Query, Steps
-from services.orchestrator.journal.queries import NOTHING, Inserts
+from services.orchestrator.journal.store import NOTHING, Inserts
 
 _RUN_ARTIFACTS = InsertInto("run_artifacts", {"run_id": "text", "sha256": "text"}, "ON CONFLICT DO NOTHING")
 _MEMO_ARTIFACTS = InsertInto(

@@ -3,23 +3,28 @@
 # ruff: noqa: S608  # SQL is composed of constants; values are always parameters
 
 import asyncio
+import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from protos.hugginggpt.v1.batch_pb2 import BatchItem, NewItem
+from google.rpc import code_pb2
+
+from protos.hugginggpt.v1.artifact_pb2 import NamedValue
+from protos.hugginggpt.v1.batch_pb2 import BatchCounts, BatchItem, NewItem
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.run_pb2 import RUN_STATE_QUEUED, RUN_STATE_RUNNING, RunState
+from protos.hugginggpt.v1.run_pb2 import (
+    RUN_STATE_CANCELLED,
+    RUN_STATE_COMPLETED,
+    RUN_STATE_FAILED,
+    RUN_STATE_INCOMPLETE,
+    RUN_STATE_QUEUED,
+    RUN_STATE_RUNNING,
+    RunState,
+)
 from services.common.database import Database, InsertInto, Operation, Query
 from services.orchestrator.journal.artifacts import hold_rows
-from services.orchestrator.journal.batch_rows import (
-    BatchRow,
-    Counts,
-    Item,
-    invalid_item_rows,
-    listed_item,
-    queued_item,
-)
-from services.orchestrator.journal.queries import NOTHING, Inserts, Page, paged, single_query, to_page
+from services.orchestrator.journal.store import NOTHING, Inserts, Page, decode, paged, single_query, to_page
 
 T = TypeVar("T")
 
@@ -36,6 +41,27 @@ _WITH_RUNS = (
 )
 _FROM_ITEMS = f" FROM batch_items{_WITH_RUNS} WHERE batch_items.batch_id = ? AND batch_items.item_index > ?"
 _STATE = f"COALESCE(batch_runs.state, {RUN_STATE_QUEUED})"
+CLEAR_OUTCOME = "UPDATE batch_runs SET outcome = ? WHERE batch_id = ? AND item_index = ? AND run_id = ?"
+_BATCH_RUNS = InsertInto(
+    "batch_runs",
+    {
+        "batch_id": "text",
+        "item_index": "bigint",
+        "run_id": "text",
+        "state": "bigint",
+        "ended": "float8",
+        "outcome": "bytea",
+    },
+    "ON CONFLICT (batch_id, item_index) DO UPDATE SET run_id = excluded.run_id, state = excluded.state,"
+    " ended = excluded.ended, outcome = excluded.outcome",
+)
+
+_UNREADABLE = Failure(
+    reason="CORRUPT",
+    code=code_pb2.DATA_LOSS,
+    message="the stored data of this item cannot be read",
+    remedy="send the item again in a new batch",
+)
 
 
 def _queued(state: str) -> str:
@@ -64,6 +90,29 @@ def _list(states: Collection[int], *, inputs: bool) -> str:
         f"SELECT found_rows, batch_items.item_index, name, {input_column}, COALESCE(run_id, ''), {_STATE}, outcome"
         f" FROM measured JOIN batch_items ON batch_items.batch_id = ? AND batch_items.item_index = row_key{_WITH_RUNS}",
     )
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item to run."""
+
+    index: int
+    name: str
+    inputs: Sequence[NamedValue]
+    failure: Failure | None = None
+    """Why it cannot run."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Number of items by state, without those that wait."""
+
+    by_state: "Mapping[RunState.ValueType, int]"
+    recent: int
+    """Runs that ended lately."""
+
+    def __getitem__(self, state: "RunState.ValueType") -> int:
+        return self.by_state.get(state, 0)
 
 
 class BatchItemStore:
@@ -103,13 +152,23 @@ class BatchItemStore:
     ) -> Page[BatchItem]:
         """Items after an index, in order, with their outcomes, and with or without their inputs."""
         values = (batch_id, after, *states, limit + 1, batch_id, limit)
-        return to_page(await self._database.read(_list(states, inputs=inputs), *values), listed_item)
+        return to_page(await self._database.read(_list(states, inputs=inputs), *values), _listed_item)
 
-    async def next_items(self, batch: BatchRow, after: int, limit: int, max_bytes: int) -> list[Item]:
-        """Items to run after an index, in order, up to `max_bytes`, but at least one."""
-        query = _NEXT_REQUEUED if batch.failed_only else _NEXT
-        found = await self._database.read(query, batch.id, after, limit, batch.id, max_bytes)
-        return [queued_item(values) for values in found]
+    async def next_items(
+        self, batch_id: str, after: int, limit: int, max_bytes: int, *, failed_only: bool = False
+    ) -> list[Item]:
+        """Items to run after an index, in order, up to `max_bytes`, but at least one.
+
+        Args:
+            batch_id: ID of the batch.
+            after: index of the last item before.
+            limit: number of items.
+            max_bytes: of their inputs.
+            failed_only: only items that were queued again by a resume.
+        """
+        query = _NEXT_REQUEUED if failed_only else _NEXT
+        found = await self._database.read(query, batch_id, after, limit, batch_id, max_bytes)
+        return [_queued_item(values) for values in found]
 
     async def active_runs(self, batch_id: str) -> list[str]:
         """IDs of items' runs that have started and not ended."""
@@ -117,6 +176,58 @@ class BatchItemStore:
 
     def _write(self, operation: Operation[T], topic: str = "") -> "asyncio.Future[T]":
         return self._database.write(operation, topic)
+
+
+def started_rows(batch_id: str, index: int, run_id: str) -> Inserts:
+    """The row of an item whose run starts."""
+    return [(_BATCH_RUNS, [(batch_id, index, run_id, RUN_STATE_RUNNING, 0.0, b"")])]
+
+
+def outcome_rows(batch_id: str, index: int, run_id: str, state: "RunState.ValueType", outcome: BatchItem) -> Inserts:
+    """The row of an item whose run has ended."""
+    return [(_BATCH_RUNS, [(batch_id, index, run_id, state, time.time(), outcome.SerializeToString())])]
+
+
+def invalid_item_rows(batch_id: str, invalid: Mapping[int, Failure]) -> Inserts:
+    """Rows of items that cannot run, by index; none without items."""
+    now = time.time()
+    rows = [
+        (batch_id, index, "", RUN_STATE_FAILED, now, BatchItem(failure=failure).SerializeToString())
+        for index, failure in invalid.items()
+    ]
+    return [(_BATCH_RUNS, rows)] if rows else []
+
+
+def _queued_item(values: Sequence[Any]) -> Item:
+    """Converts the row of an item to run; an item that cannot be decoded fails alone."""
+    index, name, inputs = values
+    stored = decode(NewItem, inputs)
+    if stored is None:
+        return Item(index, name, (), _UNREADABLE)
+    return Item(index, name, stored.inputs, stored.failure if stored.HasField("failure") else None)
+
+
+def _listed_item(values: Sequence[Any]) -> BatchItem:
+    """Converts the row of an item and its outcome for a list; without an outcome if that cannot be decoded."""
+    index, name, inputs, run_id, state, outcome = values
+    item = decode(BatchItem, outcome or b"") or BatchItem(failure=_UNREADABLE)
+    item.index, item.name, item.run_id, item.state = index, name, run_id, state
+    item.inputs.extend((decode(NewItem, inputs or b"") or NewItem()).inputs)
+    return item
+
+
+def batch_counts(total: int, found: Counts) -> BatchCounts:
+    """Number of a batch's items by state, as callers see them."""
+    started = sum(count for state, count in found.by_state.items() if state != RUN_STATE_QUEUED)
+    return BatchCounts(
+        total=total,
+        waiting=total - started,
+        running=found[RUN_STATE_RUNNING],
+        completed=found[RUN_STATE_COMPLETED],
+        incomplete=found[RUN_STATE_INCOMPLETE],
+        failed=found[RUN_STATE_FAILED],
+        cancelled=found[RUN_STATE_CANCELLED],
+    )
 
 
 def _without_name(item: NewItem) -> NewItem:

@@ -10,8 +10,13 @@ item is lost, and no ended item runs twice.
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from protos.hugginggpt.internal.v1.orchestrator_pb2 import EndedBatch
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
+from protos.hugginggpt.v1.batch_pb2 import BatchCounts, BatchSpec
+from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from protos.hugginggpt.v1.run_pb2 import (
@@ -24,25 +29,32 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunState,
 )
 from services.common.database import Database, Query, Steps
-from services.common.errors import FailedPrecondition
-from services.orchestrator.journal.batch_items import BatchItemStore
-from services.orchestrator.journal.batch_rows import (
-    BATCH_COLUMNS,
-    BatchRow,
-    Claimed,
-    NewBatch,
-    batch_row,
-    invalid_item_rows,
-    started_rows,
-)
-from services.orchestrator.journal.errors import LeaseLost, key_reused, still_running, unknown_batch
+from services.common.errors import FailedPrecondition, NotFound
+from services.orchestrator.journal.batch_items import BatchItemStore, batch_counts, invalid_item_rows, started_rows
+from services.orchestrator.journal.idempotency import key_reused
 from services.orchestrator.journal.journal import Journal
 from services.orchestrator.journal.leases import Lease
-from services.orchestrator.journal.queries import Page, paged, single_query, to_page
 from services.orchestrator.journal.runs import NewRun
+from services.orchestrator.journal.store import (
+    LeaseLost,
+    Page,
+    decode,
+    paged,
+    single_query,
+    to_page,
+    to_timestamp,
+)
 
 CHANGED = "batches"
 """Sent as a change of the journal when a batch may be claimed."""
+
+MAX_CACHED = 1_000
+"""Ended batches whose counts are cached: a follower requests the last ones repeatedly."""
+
+_COLUMNS = (
+    "id, tenant, state, created, ended, claimed, total, round, failed_only, waiting_for,"
+    " caller, failure, spec, pipeline"
+)
 
 _ACTIVE = f"state > 0 AND state < {RUN_STATE_COMPLETED}"
 """Condition of a batch that has started and not ended; in state 0 its items are still arriving."""
@@ -54,7 +66,7 @@ _KNOWN_KEY = "SELECT id, digest FROM batches WHERE tenant = ? AND idempotency_ke
 _START = (
     "UPDATE batches SET state = ?, idempotency_key = ?, digest = ?, total = ? WHERE id = ? AND state = 0 RETURNING id"
 )
-_ROW = f"SELECT {BATCH_COLUMNS} FROM batches WHERE id = ? AND tenant = ? AND state > 0"
+_ROW = f"SELECT {_COLUMNS} FROM batches WHERE id = ? AND tenant = ? AND state > 0"
 
 _LOCK_OWNED = "UPDATE batches SET fence = fence WHERE id = ? AND fence = ? RETURNING id"
 """Changes nothing, but prevents other owners from claiming the batch until the transaction ends."""
@@ -72,6 +84,12 @@ _RESUME = (
     " lease_until = 0 WHERE id = ?"
 )
 
+_ENDED = (
+    "SELECT id, round, caller, spec, state, total, created, ended FROM batches"
+    f" WHERE state >= {RUN_STATE_COMPLETED} AND ended > 0 AND ended >= ? AND (ended, id) > (?, ?)"
+    " ORDER BY ended, id LIMIT ?"
+)
+
 
 def _list(before: bool, states: Collection[int]) -> str:
     """A page of a tenant's batches, newest first."""
@@ -84,8 +102,64 @@ def _list(before: bool, states: Collection[int]) -> str:
         "SELECT id AS row_key, created AS batch_created, LENGTH(spec) + LENGTH(pipeline) AS size"
         f" FROM batches WHERE {' AND '.join(where)}",
         "batch_created DESC, row_key DESC",
-        f"SELECT found_rows, {BATCH_COLUMNS} FROM measured JOIN batches ON id = row_key",
+        f"SELECT found_rows, {_COLUMNS} FROM measured JOIN batches ON id = row_key",
     )
+
+
+@dataclass(frozen=True)
+class NewBatch:
+    """A batch to store."""
+
+    id: str
+    caller: Caller
+    spec: BatchSpec
+    pipeline: Pipeline
+    """Empty if the batch is planned when it runs."""
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """A batch without its items."""
+
+    id: str
+    tenant: str
+    state: "RunState.ValueType"
+    created: float
+    ended: float
+    total: int
+    caller: Caller
+    spec: BatchSpec
+    pipeline: Pipeline
+    round: int
+    """Number of times it was started or resumed."""
+    failed_only: bool
+    """Only items queued again by a resume run."""
+    waiting_for: str
+    failure: Failure
+    claimed_at: float
+    """When it was last claimed, in seconds since the epoch; 0: never."""
+    is_readable: bool = True
+    """False if a part of it cannot be decoded and is empty here: then it must not run."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED_RUN_STATES
+
+    @property
+    def is_planned(self) -> bool:
+        return bool(self.pipeline.plan.tasks)
+
+
+@dataclass(frozen=True, eq=False)
+class Claimed:
+    """A batch to run, and the fencing token of its owner."""
+
+    fence: int
+    batch: BatchRow
+
+    @property
+    def id(self) -> str:
+        return self.batch.id
 
 
 class BatchStore(BatchItemStore):
@@ -114,7 +188,7 @@ class BatchStore(BatchItemStore):
             f"WITH due AS MATERIALIZED (SELECT id FROM batches WHERE {due} AND id {among}"
             f"{database.dialect.skip_locked})"
             f" UPDATE batches SET owner = ?, fence = fence + 1, lease_until = {now} + ?, state = ?, claimed = {now}"
-            f" WHERE id IN (SELECT id FROM due) RETURNING fence, {BATCH_COLUMNS}"
+            f" WHERE id IN (SELECT id FROM due) RETURNING fence, {_COLUMNS}"
         )
         self._renew_sql = (
             f"UPDATE batches SET lease_until = {now} + ? WHERE id {among} AND owner = ? RETURNING id, fence"
@@ -160,7 +234,7 @@ class BatchStore(BatchItemStore):
             NotFound: BATCH.
         """
         for values in await self._database.read(_ROW, batch_id, tenant):
-            return batch_row(values)
+            return _batch_row(values)
         raise unknown_batch(batch_id)
 
     async def rows(
@@ -173,7 +247,7 @@ class BatchStore(BatchItemStore):
     ) -> Page[BatchRow]:
         """Batches of the tenant, newest first, created before a (created, ID)."""
         values = (tenant, *(before or ()), *states, limit + 1, limit)
-        return to_page(await self._database.read(_list(before is not None, states), *values), batch_row)
+        return to_page(await self._database.read(_list(before is not None, states), *values), _batch_row)
 
     # ------------------------------------------------------------ leases
 
@@ -186,7 +260,9 @@ class BatchStore(BatchItemStore):
         """Claims those of the batches that have no owner."""
         values = (self._database.dialect.texts(batch_ids), self._owner, self._lease_seconds, RUN_STATE_RUNNING)
         query = Query(self._claim_sql, values, alone=True)
-        return self._write(single_query(query, lambda found: [Claimed(fence, batch_row(row)) for fence, *row in found]))
+        return self._write(
+            single_query(query, lambda found: [Claimed(fence, _batch_row(row)) for fence, *row in found])
+        )
 
     def renew(self, batch_ids: Collection[str]) -> "asyncio.Future[dict[str, int]]":
         """Renews leases; returns the fencing tokens of the batches that this owner still has."""
@@ -285,6 +361,80 @@ class BatchStore(BatchItemStore):
                 yield Query(_RESUME, (RUN_STATE_QUEUED, int(failed_only), b"", batch_id))
 
         return self._write(operation, CHANGED)
+
+
+class EndedBatches:
+    """Ended batches in the order of their ends."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._items = BatchItemStore(database)
+        self._counts: dict[tuple[str, int], BatchCounts] = {}
+
+    async def since(self, moment: float, after: tuple[float, str], limit: int) -> list[tuple[float, EndedBatch]]:
+        """Batches that ended at or after `moment` (seconds since the epoch), after an (ended, ID); with their ends."""
+        found = await self._database.read(_ENDED, moment, *after, limit)
+        return [(row[-1], await self._ended_batch(*row)) for row in found]
+
+    async def _ended_batch(self, id_: str, round_: int, caller: bytes, spec: bytes, *row: Any) -> EndedBatch:
+        state, total, created, ended = row
+        pipeline = (decode(BatchSpec, spec) or BatchSpec()).pipeline
+        batch = EndedBatch(
+            batch_id=id_,
+            round=round_,
+            caller=decode(Caller, caller),
+            state=state,
+            pipeline=pipeline if pipeline.name else None,
+            counts=await self._cached_counts(id_, round_, total),
+        )
+        batch.create_time.CopyFrom(to_timestamp(created))
+        batch.end_time.CopyFrom(to_timestamp(ended))
+        return batch
+
+    async def _cached_counts(self, id_: str, round_: int, total: int) -> BatchCounts:
+        known = self._counts.get((id_, round_))
+        if known is None:
+            if len(self._counts) >= MAX_CACHED:
+                self._counts.clear()
+            found = await self._items.counts(id_, since=0.0)
+            known = self._counts[id_, round_] = batch_counts(total, found)
+        return known
+
+
+def _batch_row(values: Sequence[Any]) -> BatchRow:
+    """Converts a row with the columns _COLUMNS."""
+    id_, tenant, state, created, ended, claimed, total, round_, failed_only, waiting_for, *stored = values
+    caller, failure = decode(Caller, stored[0]), decode(Failure, stored[1])
+    spec, pipeline = decode(BatchSpec, stored[2]), decode(Pipeline, stored[3])
+    return BatchRow(
+        id=id_,
+        tenant=tenant,
+        state=state,
+        created=created,
+        ended=ended,
+        total=total,
+        caller=caller or Caller(tenant=tenant),
+        spec=spec or BatchSpec(),
+        pipeline=pipeline or Pipeline(),
+        round=round_,
+        failed_only=bool(failed_only),
+        waiting_for=waiting_for,
+        failure=failure or Failure(),
+        claimed_at=claimed,
+        is_readable=None not in (caller, spec, pipeline, failure),
+    )
+
+
+def unknown_batch(batch_id: str) -> NotFound:
+    """The error for a batch that does not exist, or belongs to another tenant."""
+    remedy = "check the ID; `hugginggpt batches` or `GET /v1/pipeline-batches` lists them"
+    return NotFound(f"there is no batch {batch_id}", reason="BATCH", remedy=remedy)
+
+
+def still_running(batch_id: str) -> FailedPrecondition:
+    """The error for an operation that needs an ended batch."""
+    remedy = "cancel it first, or wait for its end"
+    return FailedPrecondition(f"batch {batch_id} has not ended", reason="RUNNING", remedy=remedy)
 
 
 def _no_plan(batch_id: str) -> FailedPrecondition:

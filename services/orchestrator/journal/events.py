@@ -1,9 +1,14 @@
-"""Numbered events of runs: the owner of a run appends them under its fencing token."""
+"""Numbered events of runs, and the results that are stored with them for reuse by equal calls of the same tenant.
+
+The owner of a run appends them under its fencing token.
+"""
 
 # ruff: noqa: S608  # SQL is composed of constants; values are always parameters
 
 import asyncio
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -11,13 +16,11 @@ from google.protobuf.message import DecodeError
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from protos.hugginggpt.v1.run_pb2 import Run, RunState
+from protos.hugginggpt.v1.run_pb2 import Run, RunState, TaskResult
 from services.common.database import ConstraintViolation, Database, InsertInto, Query, Steps
-from services.orchestrator.journal.artifacts import digests, may_refer, run_artifact_rows
-from services.orchestrator.journal.errors import LeaseLost, unreadable
-from services.orchestrator.journal.memos import Memo, memo_rows
-from services.orchestrator.journal.queries import PAGE_BYTES, Inserts, Store, decode
-from services.orchestrator.journal.runs import RunRow
+from services.orchestrator.journal.artifacts import digests, may_refer, memo_artifact_rows, run_artifact_rows
+from services.orchestrator.journal.runs import RunRow, unreadable
+from services.orchestrator.journal.store import PAGE_BYTES, Inserts, LeaseLost, Store, decode
 
 SNAPSHOT_BYTES = 8 * 1024 * 1024
 """Largest snapshot that is stored: reading a larger one would take too much memory at once."""
@@ -34,6 +37,14 @@ _PAGE = (
     "  AS measured WHERE total_size <= ? OR sequence = ?)"
     " ORDER BY sequence"
 )
+DELETE_MEMOS = "DELETE FROM memos WHERE tenant = ? AND run_id = ?"
+_MEMOS = InsertInto(
+    "memos",
+    {"tenant": "text", "digest": "text", "result": "bytea", "created": "float8", "run_id": "text"},
+    "ON CONFLICT (tenant, digest) DO UPDATE SET"
+    " result = excluded.result, created = excluded.created, run_id = excluded.run_id",
+)
+_MEMO = "SELECT result FROM memos WHERE tenant = ? AND digest = ?"
 
 
 def _append(*changes: str) -> str:
@@ -43,6 +54,16 @@ def _append(*changes: str) -> str:
         f"UPDATE runs SET last_sequence = last_sequence + ?, state = ?{others}"
         " WHERE id = ? AND fence = ? AND last_sequence = ? RETURNING last_sequence"
     )
+
+
+@dataclass(frozen=True)
+class Memo:
+    """A result stored for reuse."""
+
+    tenant: str
+    digest: str
+    """Of the call."""
+    result: TaskResult
 
 
 class EventStore(Store):
@@ -158,3 +179,23 @@ def _encoded_snapshot(run: Run | None) -> bytes | None:
     """The snapshot to store; None if there is none or it is too large, so that readers fold the events instead."""
     encoded = run.SerializeToString() if run else b""
     return encoded if 0 < len(encoded) <= SNAPSHOT_BYTES else None
+
+
+class MemoStore(Store):
+    """Stored results."""
+
+    async def memo(self, tenant: str, digest: str) -> TaskResult | None:
+        """The result stored for a digest."""
+        for (result,) in await self._database.read(_MEMO, tenant, digest):
+            return TaskResult.FromString(result)
+        return None
+
+
+def memo_rows(memos: Sequence[Memo]) -> Inserts:
+    """Rows of stored results and their artifacts, sorted so that two transactions cannot deadlock."""
+    if not memos:
+        return []
+    now, by_key = time.time(), {(memo.tenant, memo.digest): memo.result for memo in memos}
+    ordered = sorted(by_key)
+    rows = [(*key, by_key[key].SerializeToString(), now, by_key[key].made_by_run) for key in ordered]
+    return [(_MEMOS, rows), *memo_artifact_rows({(*key, sha256) for key in ordered for sha256 in digests(by_key[key])})]

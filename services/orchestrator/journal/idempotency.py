@@ -3,8 +3,8 @@
 import time
 
 from services.common.database import Operation, Query, Steps
-from services.orchestrator.journal.errors import key_reused
-from services.orchestrator.journal.queries import Inserts
+from services.common.errors import AlreadyExists
+from services.orchestrator.journal.store import Inserts
 
 IDEMPOTENCY_SECONDS = 24 * 3600.0
 """How long an idempotency key is valid."""
@@ -45,3 +45,10 @@ def insert_once(tenant: str, key: str, run_id: str, digest: str, inserts: Insert
         return run_id
 
     return operation
+
+
+def key_reused(resource: str) -> AlreadyExists:
+    """The error for an idempotency key that was used for another request or batch."""
+    return AlreadyExists(
+        f"this idempotency key was used for another {resource}", reason="IDEMPOTENCY", remedy="use a new key"
+    )

@@ -15,15 +15,12 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED, RUN_STATE_QUEUED
 from services.common.database import Database, Query, Steps
 from services.common.errors import FailedPrecondition
-from services.orchestrator.journal.batch_rows import CLEAR_OUTCOME, outcome_rows
-from services.orchestrator.journal.commands import CommandStore
-from services.orchestrator.journal.errors import LeaseLost, unknown_run
-from services.orchestrator.journal.events import EventStore, event_rows
+from services.orchestrator.journal.batch_items import CLEAR_OUTCOME, outcome_rows
+from services.orchestrator.journal.events import DELETE_MEMOS, EventStore, MemoStore, event_rows
 from services.orchestrator.journal.idempotency import insert_once
-from services.orchestrator.journal.leases import RunLeaseStore
-from services.orchestrator.journal.memos import DELETE_MEMOS, MemoStore
-from services.orchestrator.journal.queries import Inserts, single_query
-from services.orchestrator.journal.runs import ACTIVE, NewRun, RunStore, insert_into_runs
+from services.orchestrator.journal.leases import CommandStore, RunLeaseStore
+from services.orchestrator.journal.runs import ACTIVE, NewRun, RunStore, insert_into_runs, unknown_run
+from services.orchestrator.journal.store import Inserts, LeaseLost, single_query
 
 _STATE = "SELECT state, batch_id, batch_index FROM runs WHERE id = ? AND tenant = ?"
 _POSITION = (

@@ -8,7 +8,7 @@ from typing import Any
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from services.common.database import Database, InsertInto, Query, Rows, Steps
 from services.orchestrator.journal.artifacts import RELEASE_HOLDS, hold_rows
-from services.orchestrator.journal.queries import NOTHING, Page, paged, to_page
+from services.orchestrator.journal.store import NOTHING, Page, paged, to_page
 
 _LATEST = "SELECT version, pipeline FROM pipelines WHERE tenant = ? AND name = ? ORDER BY version DESC LIMIT 1"
 _VERSIONS = InsertInto(

@@ -11,8 +11,8 @@ from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, BatchPosition, Run, RunState
 from services.common.database import Dialect, InsertInto
-from services.orchestrator.journal.errors import unknown_run
-from services.orchestrator.journal.queries import PAGE_BYTES, Store, decode
+from services.common.errors import CorruptData, NotFound
+from services.orchestrator.journal.store import PAGE_BYTES, Store, decode
 
 ACTIVE = f"state < {RUN_STATE_COMPLETED}"
 """Condition that a run has not ended."""
@@ -225,3 +225,16 @@ def _stored_run(values: Sequence[Any]) -> StoredRun:
     """Converts a row with the columns RUN_COLUMNS and a snapshot."""
     *fields, snapshot = values
     return StoredRun(run_row(fields), decode(Run, snapshot) if snapshot else None)
+
+
+def unknown_run(run_id: str) -> NotFound:
+    """The error for a run that does not exist, or belongs to another tenant."""
+    return NotFound(f"there is no run {run_id}", reason="RUN", remedy="check the ID; `GET /v1/runs` lists them")
+
+
+def unreadable(run_id: str) -> CorruptData:
+    """The error for a run whose stored events cannot be decoded or are inconsistent."""
+    return CorruptData(
+        f"the stored events of run {run_id} cannot be read",
+        remedy="start it again; the orchestrator's log has the error",
+    )

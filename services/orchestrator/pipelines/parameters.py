@@ -1,6 +1,5 @@
 """Typed parameters and outputs of a plan, and validation of inputs against them."""
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -24,7 +23,7 @@ from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common.errors import InvalidRequest
 from services.common.media_types import modality_names
 from services.orchestrator.runs.arguments import final_tasks, output_name
-from services.orchestrator.value_limits import is_too_large
+from services.orchestrator.values import is_json, is_too_large
 
 _DESCRIPTIONS = {
     MODALITY_TEXT: "a text",
@@ -186,16 +185,8 @@ def _modalities(value: Value) -> "Sequence[Modality.ValueType]":
     if kind == "text":
         return (MODALITY_TEXT,)
     if kind == "json":
-        return (MODALITY_JSON,) if _is_json(value.json) else ()
+        return (MODALITY_JSON,) if is_json(value.json) else ()
     return [Modality.Value(f"MODALITY_{name}") for name in modality_names(value.artifact.media_type)]
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _add_use(found: dict[str, Port], name: str, port: Port | None, task: Task) -> None:

@@ -10,7 +10,7 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context
 from services.common.errors import InvalidRequest, NotFound
 from services.orchestrator.journal.pipelines import PipelineStore
-from services.orchestrator.journal.queries import Page
+from services.orchestrator.journal.store import Page
 from services.orchestrator.pipelines import parameters
 from services.orchestrator.pipelines.builder import PipelineBuilder, with_policy
 from services.orchestrator.runs import new_run

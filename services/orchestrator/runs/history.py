@@ -10,8 +10,7 @@ from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Run, Turn
 from services.common.errors import CorruptData
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.errors import unreadable
-from services.orchestrator.journal.runs import RunRow, StoredRun
+from services.orchestrator.journal.runs import RunRow, StoredRun, unreadable
 
 log = structlog.get_logger(__name__)
 

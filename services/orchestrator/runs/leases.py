@@ -18,10 +18,8 @@ from services.common import call_context
 from services.common.channel import dial
 from services.orchestrator import metrics
 from services.orchestrator.journal import Journal
-from services.orchestrator.journal.commands import APPROVE, CANCEL, Command
-from services.orchestrator.journal.errors import unreadable
-from services.orchestrator.journal.leases import Lease
-from services.orchestrator.journal.runs import RunRow
+from services.orchestrator.journal.leases import APPROVE, CANCEL, Command, Lease
+from services.orchestrator.journal.runs import RunRow, unreadable
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.history import read_events

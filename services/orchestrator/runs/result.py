@@ -23,8 +23,8 @@ from protos.hugginggpt.v1.run_pb2 import (
     TaskResult,
 )
 from protos.hugginggpt.v1.usage_pb2 import Usage
-from services.orchestrator.journal.batch_rows import outcome_rows
-from services.orchestrator.journal.queries import Inserts
+from services.orchestrator.journal.batch_items import outcome_rows
+from services.orchestrator.journal.store import Inserts
 from services.orchestrator.runs.arguments import final_tasks, output_name
 
 _GOOD = frozenset({TASK_STATE_SUCCEEDED, TASK_STATE_REUSED})

@@ -17,7 +17,7 @@ from protos.hugginggpt.v1.run_pb2 import RUN_STATE_AWAITING_APPROVAL, Run, RunSt
 from services.common.change_signal import ChangeSignal
 from services.common.errors import Unavailable
 from services.orchestrator.journal import Journal, LeaseLost
-from services.orchestrator.journal.memos import Memo
+from services.orchestrator.journal.events import Memo
 from services.orchestrator.journal.runs import RunRow
 from services.orchestrator.runs.budget import BudgetTracker
 from services.orchestrator.runs.result import item_result_rows

@@ -34,7 +34,7 @@ from services.orchestrator.experts.client import ExpertClient
 from services.orchestrator.failures import to_failure
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifacts import digests
-from services.orchestrator.journal.memos import Memo
+from services.orchestrator.journal.events import Memo
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.arguments import (
     apply_seed,

@@ -1,4 +1,6 @@
-"""Limit of values that are stored with events instead of as artifacts."""
+"""Checks of inline values: their size, and whether they are JSON."""
+
+import json
 
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from services.common.artifacts import INLINE_BYTES
@@ -10,3 +12,12 @@ _FRAMING_BYTES = 4
 def is_too_large(value: Value) -> bool:
     """Whether a value must be an artifact: inline values are stored with each event and sent to all watchers."""
     return not value.HasField("artifact") and value.ByteSize() > INLINE_BYTES + _FRAMING_BYTES
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is valid JSON."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

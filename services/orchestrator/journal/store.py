@@ -1,18 +1,20 @@
-"""Queries as the journal's modules use them: single writes with metrics, decoded messages, and pages of rows."""
+"""Base of the journal's modules: measured writes, decoded messages, pages of rows, and times."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from services.common.database import Database, InsertInto, Operation, Query, Steps
 from services.common.errors import Unavailable
 from services.orchestrator import metrics
-from services.orchestrator.journal.errors import LeaseLost
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -25,6 +27,12 @@ PAGE_BYTES = 8 * 1024 * 1024
 
 NOTHING = "SELECT 1"
 """A query that only carries inserts."""
+
+
+class LeaseLost(Unavailable):
+    """Another orchestrator owns the run or batch now."""
+
+    reason = "LEASE_LOST"
 
 
 def single_query(query: Query, result: Callable[[Any], T]) -> Operation[T]:
@@ -112,3 +120,10 @@ def paged(keys: str, order: str, rows: str) -> str:
 def to_page(found: Sequence[Sequence[Any]], row: Callable[[Sequence[Any]], T]) -> Page[T]:
     """Converts the result of such a query."""
     return Page([row(values) for _, *values in found], more=bool(found) and len(found) < found[0][0])
+
+
+def to_timestamp(seconds: float) -> Timestamp:
+    """Converts seconds since the epoch, rounded down to microseconds: a list that starts there must include the row."""
+    result = Timestamp()
+    result.FromMicroseconds(math.floor(Fraction(seconds) * 1_000_000))
+    return result

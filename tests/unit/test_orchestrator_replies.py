@@ -7,7 +7,7 @@ from protos.hugginggpt.v1.expert_pb2 import InferResponse
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.artifacts import INLINE_BYTES
 from services.common.errors import CorruptData
-from services.orchestrator.experts.reply_validation import check_reply
+from services.orchestrator.experts.replies import check_reply
 
 SPEC = TaskSpec(
     name="description",

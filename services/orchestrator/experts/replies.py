@@ -1,14 +1,23 @@
-"""Cost of calls of experts, from the deployment's price table of seconds by pool."""
+"""Replies of experts: checks their outputs and adds the cost of their usage."""
 
 import re
 from collections.abc import Iterable, Mapping
 
 import structlog
 
+from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TEXT, Value
+from protos.hugginggpt.v1.expert_pb2 import InferResponse
+from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from protos.hugginggpt.v1.usage_pb2 import Usage
+from services.common.errors import CorruptData
 from services.orchestrator import metrics
+from services.orchestrator.values import is_json, is_too_large
 
 log = structlog.get_logger(__name__)
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+_REMEDY = "fix the expert: its reply must match the declared outputs of the task"
 
 USED = "expert-used"
 """Trailing metadata of a failed call: seconds used by pool, such as "cpu=0.125,gpu-l4=0.05"."""
@@ -21,6 +30,46 @@ _POOL = re.compile(r"([a-z0-9._-]{1,64})=(\d{1,9}(?:\.\d{1,9})?)")
 _MAX_POOLS = 8
 _MAX_VALUE = 10**9
 """Limit of seconds, tokens and cost of one call."""
+
+
+def check_reply(reply: InferResponse, spec: TaskSpec) -> None:
+    """Checks a reply against the declared outputs of its task.
+
+    Raises:
+        CorruptData: a required output is missing, an output is not declared, or a value does not match its port.
+    """
+    ports = {port.name: port for port in spec.outputs}
+    for name, port in ports.items():
+        if port.required and name not in reply.outputs:
+            raise CorruptData(f"the expert's reply lacks the required output {name} of {spec.name}", remedy=_REMEDY)
+    for name, value in reply.outputs.items():
+        if name not in ports:
+            raise CorruptData(f"the expert's reply has {name}, which is no output of {spec.name}", remedy=_REMEDY)
+        _check_value(ports[name], value)
+
+
+def _check_value(port: Port, value: Value) -> None:
+    kind = value.WhichOneof("kind")
+    if not _fits(port, kind):
+        raise _invalid(port, f"is {kind or 'empty'}, which its port cannot carry")
+    if kind == "artifact" and not _DIGEST.fullmatch(value.artifact.sha256):
+        raise _invalid(port, "is an artifact without a digest of 64 hexadecimal digits")
+    if is_too_large(value):
+        raise _invalid(port, f"has {value.ByteSize() // 1024} KiB inline; values above 256 KiB must be artifacts")
+    if kind == "json" and not is_json(value.json):
+        raise _invalid(port, "is not JSON")
+
+
+def _invalid(port: Port, problem: str) -> CorruptData:
+    return CorruptData(f"the expert's {port.name} {problem}", remedy=_REMEDY)
+
+
+def _fits(port: Port, kind: str | None) -> bool:
+    if port.modality == MODALITY_TEXT:
+        return kind in {"text", "artifact"}
+    if port.modality == MODALITY_JSON:
+        return kind in {"json", "artifact"}
+    return kind == "artifact"
 
 
 class Prices:
