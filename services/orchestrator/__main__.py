@@ -14,7 +14,9 @@ from services.common.channel import connect
 from services.common.database import open_database
 from services.common.peer_health import monitor_peers
 from services.common.server import RunningServer, run, serving
-from services.orchestrator.batches.runner import BatchDependencies
+from services.orchestrator.batches.ingest import BatchIngest
+from services.orchestrator.batches.leases import BatchLeases
+from services.orchestrator.batches.runner import BatchDependencies, BatchExecutor
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.batches.slots import BatchSlots
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
@@ -66,10 +68,11 @@ async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
         await enter(Retention(database, store, owner, settings.keep_seconds))
 
         selector_stub = SelectorServiceStub(selector_channel)
-        catalogue = await enter(CandidateCache(CatalogueWatcher(selector_stub)))
+        watcher = await enter(CatalogueWatcher(selector_stub))
+        catalogue = await enter(CandidateCache(watcher))
         experts = await enter(
             ExpertClient(
-                selector_stub,
+                watcher,
                 attempt_seconds=settings.attempt_seconds,
                 overload_seconds=settings.overload_seconds,
                 calls_at_once=settings.calls_at_once,
@@ -109,8 +112,16 @@ async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
 
         batch_store = BatchStore(database, journal, owner, settings.lease_seconds)
         slots = BatchSlots(settings.batch_items, limiter.has_interactive_runs, limiter.is_memory_low)
-        shared = BatchDependencies(batch_store, runs, pipelines, catalogue, slots, settings.run_seconds)
-        batches = await enter(BatchService(shared, BatchRemoval(database), settings.lease_seconds))
+        shared = BatchDependencies(batch_store, runs, pipelines, catalogue, notifier, slots, settings.run_seconds)
+        batch_leases = LeaseManager(
+            BatchLeases(batch_store, notifier, shared.blocked),
+            BatchExecutor(shared),
+            {},
+            lease_seconds=settings.lease_seconds,
+        )
+        removal = BatchRemoval(database)
+        ingest = BatchIngest(batch_store, removal, pipelines)
+        batches = await enter(BatchService(shared, batch_leases, ingest, removal))
 
         servicer = OrchestratorServicer(runs, ArtifactHolds(database), pipelines, batches, EndedBatches(database))
         server = serving(

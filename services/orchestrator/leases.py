@@ -99,7 +99,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
     Args:
         store: stores the leases.
         executor: executes a run or batch to its end.
-        active: empty; the manager keeps what this process executes in it, by ID.
+        active: empty; the manager stores in it what this process executes, by ID.
         lease_seconds: length of a lease; leases are renewed after a third of it.
     """
 

@@ -182,6 +182,17 @@ async def test_batch_waits_for_a_dormant_expert(
         expert.release("note")
 
 
+async def test_wait_for_a_dormant_expert_shares_the_catalogue_stream_of_the_cache(
+    settings: Settings, peers: ScriptedPeers
+) -> None:
+    peers.candidates[0].candidate.dormant = True
+    del peers.candidates[0].endpoints[:]
+    async with client(settings) as orchestrator_client:
+        batch = await orchestrator_client.start(notes(3), plan=PINNED)
+        await until_it_waits_for(orchestrator_client, batch, "fake is dormant")
+        assert peers.catalogue_watches == 1
+
+
 async def test_batch_waits_for_an_unavailable_expert(
     expert: GatedExpert, settings: Settings, peers: ScriptedPeers, peer_addresses: dict[str, str]
 ) -> None:

@@ -22,6 +22,7 @@ from services.common.channel import connect
 from services.common.errors import ServiceError
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.attempts import RetryBudget, TaskRequest
+from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.circuit_breaker import FAILURES
 from services.orchestrator.experts.client import ExpertClient
 from services.orchestrator.experts.replies import Prices
@@ -114,5 +115,9 @@ async def open_client(selector: str = "127.0.0.1:1", **limits: Any) -> AsyncIter
     """Opens a client with limits that never apply; the selector's address is used for dormant experts only."""
     given: dict[str, Any] = {"attempt_seconds": 5.0, "overload_seconds": 60.0, "prices": Prices({})}
     given |= {"calls_at_once": 256, "calls_per_expert": 256, "calls_per_run": 256} | limits
-    async with connect(selector) as channel, ExpertClient(SelectorServiceStub(channel), **given) as client:
+    async with (
+        connect(selector) as channel,
+        CatalogueWatcher(SelectorServiceStub(channel)) as catalogue,
+        ExpertClient(catalogue, **given) as client,
+    ):
         yield client

@@ -94,6 +94,8 @@ class ScriptedPeers:
     """Usage that every selection and response reports."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to notify watchers of a changed catalogue."""
+    catalogue_watches: int = 0
+    """Streams of the catalogue opened so far."""
 
     def plan(self, *events: planner_pb2.PlanEvent) -> None:
         async def script(_: planner_pb2.PlanRequest) -> AsyncIterator[planner_pb2.PlanEvent]:
@@ -156,6 +158,7 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         )
 
     async def WatchCatalogue(self, request: selector_pb2.WatchCatalogueRequest, context: Any) -> None:  # type: ignore[override]  # stubs only know generators
+        self.peers.catalogue_watches += 1
         while True:
             await context.write(selector_pb2.WatchCatalogueResponse(revision="any"))
             await self.peers.changed.wait()

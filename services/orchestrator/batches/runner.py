@@ -40,7 +40,6 @@ from services.orchestrator.journal.batch_items import Item
 from services.orchestrator.journal.batches import CHANGED, BatchRow, BatchStore, Claimed
 from services.orchestrator.journal.runs import NewRun
 from services.orchestrator.notifier import ChangeNotifier
-from services.orchestrator.pipelines.builder import PipelineBuilder
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs.run_log import CANCELLED, RunLog
 from services.orchestrator.runs.selector_client import LOOK_SECONDS, CandidateCache
@@ -64,6 +63,7 @@ class BatchDependencies:
     runs: RunService
     pipelines: PipelineService
     catalogue: CandidateCache
+    notifier: ChangeNotifier
     slots: BatchSlots
     run_seconds: float
     """Longest run time of an item."""
@@ -133,7 +133,7 @@ class BatchRunner:
     async def _run(self) -> "tuple[RunState.ValueType, Failure | None]":
         """Plans the batch, if necessary, and runs its items; returns the batch's final state and failure."""
         if not self._batch.is_planned:
-            planner = BatchPlanner(self._store, self._runs, self._shared.pipelines.builder, self._set_waiting_for)
+            planner = BatchPlanner(self._shared, self._set_waiting_for)
             if failure := await planner.plan(self._claimed):
                 is_cancelled = failure.reason == CANCELLED.reason
                 return (RUN_STATE_CANCELLED, None) if is_cancelled else (RUN_STATE_FAILED, failure)
@@ -179,7 +179,7 @@ class BatchRunner:
             except (FailedPrecondition, Unavailable, DeadlineExceeded) as error:
                 self._waiting_for = f"{error.message}; {error.remedy}" if error.remedy else error.message
                 blocked.add(self._batch.id)
-                self._runs.notifier.notify((CHANGED,))  # another batch may be claimed meanwhile
+                self._shared.notifier.notify((CHANGED,))  # another batch may be claimed meanwhile
                 await self._shared.catalogue.wait_for_change(LOOK_SECONDS)
             else:
                 break
@@ -258,14 +258,14 @@ class BatchRunner:
 
     async def _cancel_on_command(self, starting: "asyncio.Task[None]") -> None:
         """Waits for a cancel command, then starts no more items and cancels the active ones."""
-        await wait_for_cancel(self._batch.id, self._store, self._runs.notifier)
+        await wait_for_cancel(self._batch.id, self._store, self._shared.notifier)
         starting.cancel()
         await self._wait_started(starting)
         for run_id in list(self._active):
             await self._runs.cancel(run_id)
 
     async def _report_waiting(self) -> None:
-        """Reports why the batch waits, once it has waited for REPORT_SECONDS, and clears the reason when it goes on."""
+        """Reports why the batch waits, once it has waited for REPORT_SECONDS, and clears the reason after the wait."""
         stored = reason = self._batch.waiting_for
         write = self._write
         while True:
@@ -309,18 +309,15 @@ class BatchPlanner:
     """Plans a batch once, on its first valid item, in a run of its own.
 
     Args:
-        store: of batches.
-        runs: executes the run that plans.
-        builder: builds the pipeline from the plan.
+        shared: by all batches.
         report: called with the reason while the run that plans has to wait; with "" when it has started.
     """
 
-    def __init__(
-        self, store: BatchStore, runs: RunService, builder: PipelineBuilder, report: Callable[[str], None]
-    ) -> None:
-        self._store = store
-        self._runs = runs
-        self._builder = builder
+    def __init__(self, shared: BatchDependencies, report: Callable[[str], None]) -> None:
+        self._store = shared.store
+        self._runs = shared.runs
+        self._notifier = shared.notifier
+        self._builder = shared.pipelines.builder
         self._report = report
 
     async def plan(self, claimed: Claimed) -> Failure | None:
@@ -381,7 +378,7 @@ class BatchPlanner:
         """Waits until the run that plans has ended; a command to cancel the batch cancels it."""
 
         async def cancel_on_command() -> None:
-            await wait_for_cancel(batch_id, self._store, self._runs.notifier)
+            await wait_for_cancel(batch_id, self._store, self._notifier)
             await self._runs.cancel(run_id)
 
         supervised = supervise(cancel_on_command, name="batch cancellation")

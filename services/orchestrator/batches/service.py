@@ -12,8 +12,7 @@ from protos.hugginggpt.v1.gateway_pb2 import CreateBatchRequest
 from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common import call_context
 from services.orchestrator.batches.ingest import BatchIngest
-from services.orchestrator.batches.leases import BatchLeases
-from services.orchestrator.batches.runner import BatchDependencies, BatchExecutor
+from services.orchestrator.batches.runner import BatchDependencies
 from services.orchestrator.journal.batch_items import Counts, batch_counts
 from services.orchestrator.journal.batches import BatchRow, Claimed
 from services.orchestrator.journal.retention import BatchRemoval
@@ -31,23 +30,25 @@ class BatchService:
     """The caller's batches, and those that this process executes.
 
     Args:
-        shared: what all batches share.
+        shared: what the batches that run here share.
+        leases: executes these batches.
+        ingest: stores new batches.
         removal: deletes batches.
-        lease_seconds: of the journal.
     """
 
-    def __init__(self, shared: BatchDependencies, removal: BatchRemoval, lease_seconds: float) -> None:
+    def __init__(
+        self,
+        shared: BatchDependencies,
+        leases: LeaseManager[Claimed, Claimed],
+        ingest: BatchIngest,
+        removal: BatchRemoval,
+    ) -> None:
         self._store = shared.store
-        self._removal = removal
+        self._notifier = shared.notifier
         self._waiting_reasons = shared.waiting_reasons
-        self._ingest = BatchIngest(shared.store, removal, shared.pipelines)
-        self._leases: LeaseManager[Claimed, Claimed] = LeaseManager(
-            BatchLeases(shared.store, shared.runs.notifier, shared.blocked),
-            BatchExecutor(shared),
-            {},
-            lease_seconds=lease_seconds,
-        )
-        self._notifier = shared.runs.notifier
+        self._leases = leases
+        self._ingest = ingest
+        self._removal = removal
         self._poller = _BatchPoller(self._read)
 
     async def __aenter__(self) -> Self:

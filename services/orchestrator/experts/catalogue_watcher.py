@@ -1,10 +1,10 @@
-"""Waits for experts that are scaled to zero, by watching the selector's catalogue."""
+"""Watches the selector's catalogue for changes, such as the start of a dormant expert."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import grpc
 import structlog
@@ -24,7 +24,7 @@ WATCH_SECONDS = 600.0
 
 
 class CatalogueWatcher:
-    """Watches the catalogue by one stream for as long as a task waits for a change.
+    """Watches the catalogue by one stream, which is open while any user of this process watches.
 
     Args:
         selector: serves the catalogue.
@@ -32,14 +32,20 @@ class CatalogueWatcher:
 
     def __init__(self, selector: "SelectorServiceAsyncStub") -> None:
         self._selector = selector
-        self._waiting = 0
+        self._users = 0
         self._watch: asyncio.Task[None] | None = None
         self._changed = ChangeSignal()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._close()
 
     @contextmanager
     def watched(self) -> Iterator[ChangeSignal]:
         """Watches the catalogue within the block; opening the stream counts as a change."""
-        self._waiting += 1
+        self._users += 1
         if self._watch is None:
             # An own context: the stream outlives the run for which it was opened.
             watch = supervise(self._follow, name="catalogue watch")
@@ -47,12 +53,11 @@ class CatalogueWatcher:
         try:
             yield self._changed
         finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self.close()
+            self._users -= 1
+            if not self._users:
+                self._close()
 
-    def close(self) -> None:
-        """Closes the stream."""
+    def _close(self) -> None:
         if self._watch:
             self._watch.cancel()
             self._watch = None

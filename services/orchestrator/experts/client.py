@@ -1,12 +1,16 @@
 """Client of all experts: calls the candidates of a task until one succeeds, each once it can be called."""
 
+import asyncio
+import math
 import time
-from typing import TYPE_CHECKING, Self
+from datetime import timedelta
+from typing import Self
 
 from protos.hugginggpt.v1.run_pb2 import TaskResult
-from services.common.errors import RecoveryAction, ServiceError
+from services.common.errors import DeadlineExceeded, Overloaded, RecoveryAction, ServiceError
 from services.orchestrator import metrics
 from services.orchestrator.experts.attempts import (
+    MORE_TIME,
     CandidateAttempts,
     CandidateQueue,
     CandidateUnavailable,
@@ -21,15 +25,6 @@ from services.orchestrator.experts.replies import Prices
 from services.orchestrator.experts.retry import RetryPolicy
 from services.orchestrator.experts.shadow import ShadowRunner
 
-if TYPE_CHECKING:  # these names exist for type checkers only
-    from protos.hugginggpt.internal.v1.selector_pb2_grpc import SelectorServiceAsyncStub
-import asyncio
-import math
-from datetime import timedelta
-
-from services.common.errors import DeadlineExceeded, Overloaded
-from services.orchestrator.experts.attempts import MORE_TIME
-
 FORGET_EVERY_SECONDS = 60.0
 
 DEFAULT_START_SECONDS = 180.0
@@ -43,7 +38,7 @@ class ExpertClient:
     """Calls experts, with limits, retries, circuit breakers and load balancing shared by all runs of this process.
 
     Args:
-        selector: streams changes of the catalogue.
+        catalogue: reports when a dormant expert has started.
         attempt_seconds: timeout of one call, if the run has that much time left.
         overload_seconds: how long a task retries an expert that refuses calls as overloaded.
         calls_at_once: limit of concurrent calls.
@@ -54,7 +49,7 @@ class ExpertClient:
 
     def __init__(
         self,
-        selector: "SelectorServiceAsyncStub",
+        catalogue: CatalogueWatcher,
         *,
         attempt_seconds: float,
         overload_seconds: float,
@@ -65,9 +60,8 @@ class ExpertClient:
     ) -> None:
         self.health = ExpertHealth()
         """Of all experts, as their calls have shown."""
-        self._catalogue = CatalogueWatcher(selector)
         limiter = ConcurrencyLimiter(at_once=calls_at_once, per_expert=calls_per_expert, per_run=calls_per_run)
-        self._waiter = CandidateWaiter(self.health, limiter, self._catalogue)
+        self._waiter = CandidateWaiter(self.health, limiter, catalogue)
         self._calls = InferCaller(self.health, attempt_seconds, prices)
         self._retry_policy = RetryPolicy(self.health, overload_seconds)
         self._shadows = ShadowRunner(self.infer)
@@ -78,7 +72,6 @@ class ExpertClient:
 
     async def __aexit__(self, *_: object) -> None:
         await self._shadows.close()
-        self._catalogue.close()
         await self._calls.close()
 
     def run_shadows(self, task: TaskRequest, result: TaskResult) -> None:

@@ -95,13 +95,13 @@ class Replica:
         self._used[model] = now
 
     def update_from_selection(self, model: str, endpoint: Endpoint) -> None:
-        """Takes over the selector's data of a model at this address."""
+        """Stores the selector's data of a model at this address."""
         (self._loaded.add if endpoint.loaded else self._loaded.discard)(model)
         self.free_bytes = endpoint.free_bytes
         self._other_calls = max(0, endpoint.queue - self.calls.total())
 
     def update_from_report(self, queue: int, loaded: str, free_bytes: int) -> dict[str, int]:
-        """Takes over the replica's own report; `queue` includes the calls of this process.
+        """Stores the replica's own report; `queue` includes the calls of this process.
 
         Returns:
             The size of the one model that was loaded since the last report; empty if it cannot be inferred.

@@ -19,7 +19,7 @@ EARLIER_RUNS = 20
 
 
 async def read_turns(run: Run, tenant: str, journal: Journal) -> list[Turn]:
-    """All turns up to the run's request, oldest first; runs that are deleted or cannot be read are left out.
+    """All turns up to the run's request, oldest first; runs that are deleted or cannot be read are omitted.
 
     Raises:
         Unavailable: the journal is unavailable.

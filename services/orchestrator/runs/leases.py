@@ -37,7 +37,7 @@ FORWARD_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class ClaimedRun:
-    """A run of which this process has become the owner, with its commands, oldest first."""
+    """A run that this process has claimed, with its commands, oldest first."""
 
     row: RunRow
     commands: Sequence[Command]
@@ -151,7 +151,7 @@ class CommandForwarder:
         self._address = address
 
     async def cancel(self, run_id: str, address: str) -> None:
-        """Asks the owner at an address to cancel a run; if it does not answer, it finds the command in the journal."""
+        """Sends a cancel command to the owner at an address; an owner that cannot be reached finds it in the journal."""
         if address in ("", self._address):
             return
         async with dial(address) as channel:  # opened for one call: such calls are rare, and addresses change

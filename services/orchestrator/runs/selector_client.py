@@ -45,7 +45,7 @@ class CandidateCache:
     """The selector's responses, dropped whenever the catalogue changes; the catalogue is watched from first use.
 
     Args:
-        watcher: watches the catalogue.
+        watcher: watches the catalogue for the whole process.
     """
 
     def __init__(self, watcher: CatalogueWatcher) -> None:

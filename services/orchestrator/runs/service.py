@@ -75,7 +75,7 @@ class RunService:
         self._journal = journal
         self._leases = leases
         self._limiter = limiter
-        self.notifier = notifier
+        self._notifier = notifier
         self._planner = planner
         self._pipelines = pipelines
         self._forwarder = forwarder
@@ -154,7 +154,7 @@ class RunService:
             NotFound: RUN.
             Unavailable: this process stops, or the journal is unavailable.
         """
-        with self.notifier.subscribed(run_id) as changed:
+        with self._notifier.subscribed(run_id) as changed:
             while not self.is_closed:
                 changed.clear()
                 if run := self.active_run(run_id):
@@ -178,7 +178,7 @@ class RunService:
             Unavailable: this process stops, or the journal is unavailable; watch again.
         """
         after, ended, tenant = min(max(after, 0), _MAX_SEQUENCE), False, call_context.current().tenant
-        with self.notifier.subscribed(run_id) as changed:
+        with self._notifier.subscribed(run_id) as changed:
             while not ended:
                 changed.clear()
                 stream = self._active_events(run_id, after) or read_events_after(run_id, after, tenant, self._journal)

@@ -1,6 +1,6 @@
 """Spans of runs, and of their plans and tasks.
 
-A run outlives the call that created it, and another orchestrator may end it. So its span is not kept open: the first
+A run outlives the call that created it, and another orchestrator may end it. So its span does not stay open: the first
 event stores its trace context, and the orchestrator that ends the run writes the complete span.
 """
 
