@@ -103,7 +103,7 @@ async def test_deleted_batch_is_not_listed(
 async def test_active_batch_is_not_listed(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
-    orchestrator.peers.vanished.add("summarization")
+    orchestrator.peers.unavailable_tasks.add("summarization")
     await orchestrator_client.start(notes(1), request="never planned")
     assert await ended_batches(orchestrator) == []
 

@@ -326,12 +326,12 @@ async def test_batch_continued_before_its_expert_is_available_waits_for_it(
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         batch = await OrchestratorClient(stub).start(notes(30), max_at_once=5)
         await counting_expert.tenth_called.wait()
-    peers.vanished.add("summarization")
+    peers.unavailable_tasks.add("summarization")
     counting_expert.released.set()
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         client = OrchestratorClient(stub)
         assert "no expert offers summarization" in await client.waiting_for(batch.batch_id)
-        peers.vanished.clear()
+        peers.unavailable_tasks.clear()
         peers.changed.set()
         assert (await client.ended(batch.batch_id)).counts.completed == 30
 
@@ -344,14 +344,14 @@ async def test_batch_that_waits_for_an_expert_does_not_block_others(
         client = OrchestratorClient(stub)
         waiting = await client.start(notes(30), max_at_once=5)
         await counting_expert.tenth_called.wait()
-        peers.vanished.add("summarization")
+        peers.unavailable_tasks.add("summarization")
         peers.changed.set()
         counting_expert.released.set()
         assert "no expert offers summarization" in await client.waiting_for(waiting.batch_id)
         translation = plan_pb2.Plan(tasks=[step(1, "translation")])
         for batch in [await client.start(notes(3), plan=translation) for _ in range(2)]:
             assert (await client.ended(batch.batch_id)).counts.completed == 3
-        peers.vanished.clear()
+        peers.unavailable_tasks.clear()
         peers.changed.set()
         assert (await client.ended(waiting.batch_id)).counts.completed == 30
 

@@ -81,7 +81,7 @@ async def until_it_waits_for(client: OrchestratorClient, batch: batch_pb2.Batch,
             pass
 
 
-async def until_it_goes_on(client: OrchestratorClient, batch: batch_pb2.Batch) -> batch_pb2.Batch:
+async def until_it_waits_no_more(client: OrchestratorClient, batch: batch_pb2.Batch) -> batch_pb2.Batch:
     """Reads a batch until it no longer waits, and returns it."""
     async with asyncio.timeout(30):
         while (read := await client.get(batch.batch_id)).waiting_for:
@@ -98,7 +98,7 @@ async def test_batch_waits_for_slots_that_other_batches_hold(expert: GatedExpert
         batch = await orchestrator_client.start([note("second")], plan=PINNED)
         await until_it_waits_for(orchestrator_client, batch, slots.SLOTS_TAKEN)
         expert.release("first")
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 1
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 1
         expert.release("second")
 
 
@@ -111,7 +111,7 @@ async def test_batch_waits_for_items_of_its_api_key(expert: GatedExpert, setting
         batch = await orchestrator_client.start([note("second")], plan=PINNED)
         await until_it_waits_for(orchestrator_client, batch, slots.KEY_LIMIT)
         expert.release("first")
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 1
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 1
         expert.release("second")
 
 
@@ -134,7 +134,7 @@ async def test_batch_waits_for_memory(expert: GatedExpert, settings: Settings) -
         batch = await orchestrator_client.start([note("second")], plan=PINNED)
         await until_it_waits_for(orchestrator_client, batch, slots.MEMORY_LOW)
         expert.release("first")
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 1
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 1
         expert.release("second")
 
 
@@ -148,7 +148,7 @@ async def test_batch_waits_for_an_overloaded_orchestrator(
     async with client(settings) as orchestrator_client:
         batch = await orchestrator_client.start([*notes(20), note("last")], plan=PINNED)
         await until_it_waits_for(orchestrator_client, batch, slots.OVERLOADED)
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running > 0
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running > 0
         expert.release("last")
         assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 21
 
@@ -163,7 +163,7 @@ async def test_batch_waits_for_interactive_runs(expert: GatedExpert, settings: S
         await until_it_waits_for(orchestrator_client, batch, slots.INTERACTIVE)
         expert.release("interactive")
         await interactive
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running > 0
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running > 0
         expert.release("last")
 
 
@@ -178,7 +178,7 @@ async def test_batch_waits_for_a_dormant_expert(
         await until_it_waits_for(orchestrator_client, batch, "fake is dormant")
         peers.candidates[0].endpoints.append(Endpoint(address=peer_addresses["expert"]))
         peers.changed.set()
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 3
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 3
         expert.release("note")
 
 
@@ -203,7 +203,7 @@ async def test_batch_waits_for_an_unavailable_expert(
         await until_it_waits_for(orchestrator_client, batch, "expert fake")
         peers.candidates[0].endpoints[0].address = peer_addresses["expert"]
         peers.changed.set()
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 3
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 3
         expert.release("note")
 
 
@@ -223,7 +223,7 @@ async def test_batch_waits_for_an_unavailable_selector(
         await until_it_waits_for(orchestrator_client, batch, "select")  # for the check of the tasks, or for an item
         peers.select = None
         peers.changed.set()
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 1
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 1
         expert.release("note")
 
 
@@ -234,14 +234,14 @@ async def test_batch_waits_for_a_task_that_is_not_offered(
     async with client(settings) as orchestrator_client:
         batch = await orchestrator_client.start(notes(6), plan=PINNED, max_at_once=2)
         await expert.wait_called("note")
-        peers.vanished.add("summarization")
+        peers.unavailable_tasks.add("summarization")
         peers.changed.set()
         expert.release("note")
         expert.hold("note")
         await until_it_waits_for(orchestrator_client, batch, "no expert offers summarization; add an expert")
-        peers.vanished.clear()
+        peers.unavailable_tasks.clear()
         peers.changed.set()
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running > 0
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running > 0
         expert.release("note")
         batch = await orchestrator_client.ended(batch.batch_id)
     assert batch.counts.completed == 6
@@ -261,7 +261,7 @@ async def test_batch_waits_for_a_slot_to_be_planned(
         await until_it_waits_for(orchestrator_client, batch, "the run that plans the batch is not accepted yet")
         expert.release("interactive")
         await interactive
-        assert (await until_it_goes_on(orchestrator_client, batch)).waiting_for == ""
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).waiting_for == ""
         expert.release("note")
         assert state(await orchestrator_client.ended(batch.batch_id)) == "COMPLETED"
 
@@ -280,7 +280,7 @@ async def test_batch_waits_for_a_journal_that_takes_no_writes(
             expert.release("note")
             await until_it_waits_for(orchestrator_client, batch, runner.JOURNAL_SLOW)
             expert.hold("note")
-        assert (await until_it_goes_on(orchestrator_client, batch)).counts.running == 1
+        assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 1
         expert.release("note")
         assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 3
 

@@ -230,7 +230,7 @@ async def test_batch_is_refused_once_its_task_is_not_offered(
     orchestrator: OrchestratorUnderTest, orchestrator_client: OrchestratorClient
 ) -> None:
     await orchestrator_client.save(plan=PLAN)
-    orchestrator.peers.vanished.add("summarization")
+    orchestrator.peers.unavailable_tasks.add("summarization")
     orchestrator.peers.changed.set()
     await run_error(orchestrator_client, "TASK_UNAVAILABLE")
     error = await rpc_error(orchestrator_client.start(notes(2), pipeline=named()))

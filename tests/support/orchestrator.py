@@ -87,7 +87,7 @@ class ScriptedPeers:
     """Awaited between the last replacement task and the end of the plan."""
     replanned: list[list[int]] = field(default_factory=list)
     """Failed tasks of each replanning request."""
-    vanished: set[str] = field(default_factory=set)
+    unavailable_tasks: set[str] = field(default_factory=set)
     """Tasks that no expert offers any more."""
     selected: list[selector_pb2.SelectRequest] = field(default_factory=list)
     usage: usage_pb2.Usage | None = None
@@ -141,7 +141,7 @@ class Selector(selector_pb2_grpc.SelectorServiceServicer):
         if self.peers.select:
             await self.peers.select()
         self.peers.selected.append(request)
-        if request.task.task not in standard_tasks() or request.task.task in self.peers.vanished:
+        if request.task.task not in standard_tasks() or request.task.task in self.peers.unavailable_tasks:
             raise NotFound(f"no expert offers {request.task.task}", reason="TASK", remedy="add an expert")
         pinned = request.task.pinned_model
         if pinned and pinned not in {each.candidate.model_id for each in self.peers.candidates}:

@@ -16,7 +16,7 @@ from services.orchestrator.notifier import ChangeNotifier
 log = structlog.get_logger(__name__)
 
 MAX_ACTIVE = 16
-"""Batches that start items here at once; others wait, or run in other processes. The first batch of a tenant never waits."""
+"""Batches that start items in this process; others wait, or run in another. The first one of a tenant never waits."""
 
 MAX_CLAIMED = 128
 """Claimed batches, including first ones of tenants and those that wait for a task or model that is not offered."""

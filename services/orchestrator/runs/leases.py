@@ -151,7 +151,7 @@ class CommandForwarder:
         self._address = address
 
     async def cancel(self, run_id: str, address: str) -> None:
-        """Sends a cancel command to the owner at an address; an owner that cannot be reached finds it in the journal."""
+        """Sends a cancel command to the owner at an address; if that fails, the owner finds it in the journal."""
         if address in ("", self._address):
             return
         async with dial(address) as channel:  # opened for one call: such calls are rare, and addresses change
