@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.auth import identity
 from gateway.auth.signed_links import LINK_KEY_ID
 from gateway.http.problem import RangeNotSatisfiable
-from gateway.openapi import document, examples
+from gateway.openapi import examples, operations
 from gateway.openapi.schemas import DIGEST_PATTERN
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
@@ -60,7 +60,7 @@ class ArtifactRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"], default_response_class=Response)
-        router.add_api_route("/{sha256}", self.download_artifact, methods=["GET"], **document.ARTIFACT)
+        router.add_api_route("/{sha256}", self.download_artifact, methods=["GET"], **operations.DOWNLOAD)
         router.add_api_route("/{sha256}", self.download_artifact, methods=["HEAD"], include_in_schema=False)
         return router
 

@@ -19,14 +19,14 @@ from gateway.http.run_routes import LastEventId, json_response
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode, enum_names
 from gateway.json_text import loads, refuse
-from gateway.openapi import pipeline_operations
+from gateway.openapi import examples, operations
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
 from protos.hugginggpt.v1.run_pb2 import RunState
 from services.common.call_context import current, use_caller
 
-BatchId = Annotated[str, Path(description="Id of the batch.", examples=[pipeline_operations.BATCH_ID])]
+BatchId = Annotated[str, Path(description="Id of the batch.", examples=[examples.BATCH_ID])]
 _STATES = {"items": {"enum": list(enum_names(RunState.DESCRIPTOR).values())}}
 ItemStates = Annotated[
     list[str] | None, Query(description="Only items in these states, such as `failed`.", json_schema_extra=_STATES)
@@ -68,16 +68,16 @@ class BatchRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/pipeline-batches", tags=["pipeline-batches"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.create_pipeline_batch, methods=["POST"], **pipeline_operations.START)
-        add("", self.list_pipeline_batches, methods=["GET"], **pipeline_operations.BATCHES)
-        add("/{batch_id}", self.get_pipeline_batch, methods=["GET"], **pipeline_operations.BATCH)
-        add("/{batch_id}", self.delete_pipeline_batch, methods=["DELETE"], **pipeline_operations.NO_CONTENT)
-        add("/{batch_id}/items", self.list_pipeline_batch_items, methods=["GET"], **pipeline_operations.ITEMS)
-        add("/{batch_id}/results", self.get_pipeline_batch_results, methods=["GET"], **pipeline_operations.RESULTS)
-        add("/{batch_id}/summary", self.get_pipeline_batch_summary, methods=["GET"], **pipeline_operations.SUMMARY)
-        add("/{batch_id}/events", self.stream_pipeline_batch_events, methods=["GET"], **pipeline_operations.EVENTS)
-        add("/{batch_id}/cancel", self.cancel_pipeline_batch, methods=["POST"], **pipeline_operations.NO_CONTENT)
-        add("/{batch_id}/resume", self.resume_pipeline_batch, methods=["POST"], **pipeline_operations.RESUME)
+        add("", self.create_pipeline_batch, methods=["POST"], **operations.CREATE_BATCH)
+        add("", self.list_pipeline_batches, methods=["GET"], **operations.LIST_BATCHES)
+        add("/{batch_id}", self.get_pipeline_batch, methods=["GET"], **operations.GET_BATCH)
+        add("/{batch_id}", self.delete_pipeline_batch, methods=["DELETE"], **operations.NO_CONTENT)
+        add("/{batch_id}/items", self.list_pipeline_batch_items, methods=["GET"], **operations.LIST_BATCH_ITEMS)
+        add("/{batch_id}/results", self.get_pipeline_batch_results, methods=["GET"], **operations.GET_BATCH_RESULTS)
+        add("/{batch_id}/summary", self.get_pipeline_batch_summary, methods=["GET"], **operations.GET_BATCH_SUMMARY)
+        add("/{batch_id}/events", self.stream_pipeline_batch_events, methods=["GET"], **operations.STREAM_BATCH_EVENTS)
+        add("/{batch_id}/cancel", self.cancel_pipeline_batch, methods=["POST"], **operations.NO_CONTENT)
+        add("/{batch_id}/resume", self.resume_pipeline_batch, methods=["POST"], **operations.RESUME_BATCH)
         return router
 
     async def create_pipeline_batch(

@@ -12,7 +12,7 @@ from gateway.auth.identity import require_admin
 from gateway.core.catalog import CONTROLLERS, Catalog
 from gateway.json_decoder import decode
 from gateway.json_encoder import dumps, encode, enum_names
-from gateway.openapi import document
+from gateway.openapi import operations
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.model_pb2 import SelectionPolicy
 
@@ -49,10 +49,10 @@ class CatalogRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["catalogue"], default_response_class=Response)
-        router.add_api_route("/tasks", self.list_tasks, methods=["GET"], **document.TASKS)
-        router.add_api_route("/models", self.list_models, methods=["GET"], **document.MODELS)
-        router.add_api_route("/experts", self.list_experts, methods=["GET"], **document.EXPERTS)
-        router.add_api_route("/experts/{name}", self.remove_expert, methods=["DELETE"], **document.NO_CONTENT)
+        router.add_api_route("/tasks", self.list_tasks, methods=["GET"], **operations.LIST_TASKS)
+        router.add_api_route("/models", self.list_models, methods=["GET"], **operations.LIST_MODELS)
+        router.add_api_route("/experts", self.list_experts, methods=["GET"], **operations.LIST_EXPERTS)
+        router.add_api_route("/experts/{name}", self.remove_expert, methods=["DELETE"], **operations.NO_CONTENT)
         return router
 
     async def list_tasks(self, request: Request) -> Response:

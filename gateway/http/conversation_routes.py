@@ -7,14 +7,12 @@ from starlette.responses import Response
 
 from gateway.core.conversations import MAX_PAGE_SIZE, ConversationService
 from gateway.json_encoder import dumps, encode
-from gateway.openapi import file_operations
+from gateway.openapi import examples, operations
 from protos.hugginggpt.v1.run_pb2 import Run
 
 TITLE_CHARACTERS = 80
 
-ConversationId = Annotated[
-    str, Path(description="Id of the conversation's first run.", examples=[file_operations.RUN_ID])
-]
+ConversationId = Annotated[str, Path(description="Id of the conversation's first run.", examples=[examples.RUN_ID])]
 
 
 class ConversationRoutes:
@@ -26,9 +24,9 @@ class ConversationRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/conversations", tags=["conversations"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.list_conversations, methods=["GET"], **file_operations.CONVERSATIONS)
-        add("/{conversation_id}", self.get_conversation, methods=["GET"], **file_operations.CONVERSATION)
-        add("/{conversation_id}", self.delete_conversation, methods=["DELETE"], **file_operations.DELETED_CONVERSATION)
+        add("", self.list_conversations, methods=["GET"], **operations.LIST_CONVERSATIONS)
+        add("/{conversation_id}", self.get_conversation, methods=["GET"], **operations.GET_CONVERSATION)
+        add("/{conversation_id}", self.delete_conversation, methods=["DELETE"], **operations.DELETE_CONVERSATION)
         return router
 
     async def list_conversations(

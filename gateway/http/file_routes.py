@@ -12,7 +12,7 @@ from gateway.http.artifacts import ArtifactRoutes
 from gateway.http.multipart import is_form, parts
 from gateway.http.run_request import read_limited
 from gateway.json_encoder import dumps, encode
-from gateway.openapi import file_operations
+from gateway.openapi import examples, operations
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current
@@ -29,7 +29,7 @@ _FIELD_BYTES = 1_000
 _FIELDS = ("purpose", "expires_after[anchor]", "expires_after[seconds]")
 _PURPOSE = re.compile(r"[a-z0-9_.-]{1,64}")
 
-FileId = Annotated[str, Path(description="Id of the file.", examples=[file_operations.FILE_ID])]
+FileId = Annotated[str, Path(description="Id of the file.", examples=[examples.FILE_ID])]
 
 
 class FileRoutes:
@@ -53,11 +53,11 @@ class FileRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/files", tags=["files"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.upload_file, methods=["POST"], **file_operations.CREATE_FILE)
-        add("", self.list_files, methods=["GET"], **file_operations.FILES)
-        add("/{file_id}", self.get_file, methods=["GET"], **file_operations.FILE)
-        add("/{file_id}", self.delete_file, methods=["DELETE"], **file_operations.DELETED_FILE)
-        add("/{file_id}/content", self.download_file, methods=["GET"], **file_operations.CONTENT)
+        add("", self.upload_file, methods=["POST"], **operations.UPLOAD_FILE)
+        add("", self.list_files, methods=["GET"], **operations.LIST_FILES)
+        add("/{file_id}", self.get_file, methods=["GET"], **operations.GET_FILE)
+        add("/{file_id}", self.delete_file, methods=["DELETE"], **operations.DELETE_FILE)
+        add("/{file_id}/content", self.download_file, methods=["GET"], **operations.DOWNLOAD)
         return router
 
     async def upload_file(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from starlette.responses import Response
 
 from gateway.json_encoder import dumps
-from gateway.openapi import document
+from gateway.openapi import operations
 from services.common.errors import Unavailable
 
 CHECK_SECONDS = 2.0
@@ -33,8 +33,8 @@ class Health:
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["health"], default_response_class=Response)
-        router.add_api_route("/healthz", self.get_health, methods=["GET"], **document.HEALTH)
-        router.add_api_route("/readyz", self.get_readiness, methods=["GET"], **document.HEALTH)
+        router.add_api_route("/healthz", self.get_health, methods=["GET"], **operations.HEALTH)
+        router.add_api_route("/readyz", self.get_readiness, methods=["GET"], **operations.HEALTH)
         return router
 
     async def get_health(self) -> Response:

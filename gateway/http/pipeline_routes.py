@@ -13,13 +13,13 @@ from gateway.http.run_routes import json_response
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from gateway.json_text import loads, refuse
-from gateway.openapi import pipeline_operations
+from gateway.openapi import examples, operations
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
 
 LAST_VERSION = 2**31 - 1
 
-Name = Annotated[str, Path(description="Name of the pipeline.", examples=[pipeline_operations.NAME])]
+Name = Annotated[str, Path(description="Name of the pipeline.", examples=[examples.PIPELINE_NAME])]
 Version = Annotated[int, Query(ge=0, le=LAST_VERSION, description="Version number; 0 means the latest.")]
 PageSize = Annotated[int, Query(ge=0, le=1000, description="0 means 50.")]
 PageToken = Annotated[str, Query(description="`next_page_token` of the previous page.")]
@@ -35,12 +35,12 @@ class PipelineRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["pipelines"], default_response_class=Response)
         add = router.add_api_route
-        add("/pipelines", self.list_pipelines, methods=["GET"], **pipeline_operations.PIPELINES)
-        add("/pipelines/{name}", self.save_pipeline, methods=["PUT"], **pipeline_operations.SAVE)
-        add("/pipelines/{name}", self.get_pipeline, methods=["GET"], **pipeline_operations.PIPELINE)
-        add("/pipelines/{name}", self.delete_pipeline, methods=["DELETE"], **pipeline_operations.NO_CONTENT)
-        add("/pipelines/{name}/versions", self.list_pipeline_versions, methods=["GET"], **pipeline_operations.PIPELINES)
-        add("/pipeline.schema.json", self.get_pipeline_schema, methods=["GET"], **pipeline_operations.SCHEMA)
+        add("/pipelines", self.list_pipelines, methods=["GET"], **operations.LIST_PIPELINES)
+        add("/pipelines/{name}", self.save_pipeline, methods=["PUT"], **operations.SAVE_PIPELINE)
+        add("/pipelines/{name}", self.get_pipeline, methods=["GET"], **operations.GET_PIPELINE)
+        add("/pipelines/{name}", self.delete_pipeline, methods=["DELETE"], **operations.NO_CONTENT)
+        add("/pipelines/{name}/versions", self.list_pipeline_versions, methods=["GET"], **operations.LIST_PIPELINES)
+        add("/pipeline.schema.json", self.get_pipeline_schema, methods=["GET"], **operations.GET_PIPELINE_SCHEMA)
         return router
 
     async def save_pipeline(self, name: Name, request: Request) -> Response:

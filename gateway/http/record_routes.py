@@ -8,13 +8,13 @@ from starlette.responses import Response
 from gateway.core.runs import RunService
 from gateway.http.run_routes import RunId, json_response
 from gateway.json_encoder import encode
-from gateway.openapi import provenance_operations
+from gateway.openapi import examples, operations
 from gateway.openapi.schemas import record_schema
 from gateway.provenance import run_account
 from gateway.provenance.record import record
 from gateway.provenance.verification import Verifier
 
-AgainId = Annotated[str, Path(description="Id of the rerun.", examples=[provenance_operations.AGAIN_ID])]
+AgainId = Annotated[str, Path(description="Id of the rerun.", examples=[examples.AGAIN_ID])]
 
 
 class RecordRoutes:
@@ -27,15 +27,15 @@ class RecordRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["runs"], default_response_class=Response)
         add = router.add_api_route
-        add("/runs/{run_id}/record", self.get_run_record, methods=["GET"], **provenance_operations.RECORD)
-        add("/runs/{run_id}/verify", self.verify_run, methods=["POST"], **provenance_operations.VERIFY)
+        add("/runs/{run_id}/record", self.get_run_record, methods=["GET"], **operations.GET_RUN_RECORD)
+        add("/runs/{run_id}/verify", self.verify_run, methods=["POST"], **operations.VERIFY_RUN)
         add(
             "/runs/{run_id}/verifications/{again_id}",
             self.get_verification,
             methods=["GET"],
-            **provenance_operations.VERIFICATION,
+            **operations.GET_VERIFICATION,
         )
-        add("/schemas/record", self.get_record_schema, methods=["GET"], **provenance_operations.SCHEMA)
+        add("/schemas/record", self.get_record_schema, methods=["GET"], **operations.GET_RECORD_SCHEMA)
         return router
 
     async def get_run_record(self, run_id: RunId) -> Response:

@@ -19,7 +19,7 @@ from gateway.http.sse import MEDIA_TYPE, EventStream, disconnected
 from gateway.json_decoder import decode
 from gateway.json_encoder import dumps, encode, enum_names
 from gateway.json_text import loads
-from gateway.openapi import document
+from gateway.openapi import operations
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
@@ -73,13 +73,13 @@ class RunRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/runs", tags=["runs"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.create_run, methods=["POST"], **document.CREATE)
-        add("", self.list_runs, methods=["GET"], **document.RUNS)
-        add("/{run_id}", self.get_run, methods=["GET"], **document.RUN)
-        add("/{run_id}", self.delete_run, methods=["DELETE"], **document.NO_CONTENT)
-        add("/{run_id}/events", self.stream_run_events, methods=["GET"], **document.EVENTS)
-        add("/{run_id}/cancel", self.cancel_run, methods=["POST"], **document.NO_CONTENT)
-        add("/{run_id}/approve", self.approve_plan, methods=["POST"], **document.APPROVE)
+        add("", self.create_run, methods=["POST"], **operations.CREATE_RUN)
+        add("", self.list_runs, methods=["GET"], **operations.LIST_RUNS)
+        add("/{run_id}", self.get_run, methods=["GET"], **operations.GET_RUN)
+        add("/{run_id}", self.delete_run, methods=["DELETE"], **operations.NO_CONTENT)
+        add("/{run_id}/events", self.stream_run_events, methods=["GET"], **operations.STREAM_RUN_EVENTS)
+        add("/{run_id}/cancel", self.cancel_run, methods=["POST"], **operations.NO_CONTENT)
+        add("/{run_id}/approve", self.approve_plan, methods=["POST"], **operations.APPROVE_PLAN)
         return router
 
     async def create_run(

@@ -9,14 +9,14 @@ from gateway.auth.audit import current_actor
 from gateway.http.run_request import read_limited
 from gateway.json_encoder import dumps
 from gateway.json_text import checked_text, loads
-from gateway.openapi import webhook_operations
+from gateway.openapi import examples, operations
 from gateway.webhooks.registry import Webhooks, render_delivery, render_webhook
 from services.common.call_context import current
 from services.common.errors import InvalidRequest
 
 BODY_BYTES = 100_000
 
-WebhookId = Annotated[str, Path(description="Id of the webhook.", examples=[webhook_operations.WEBHOOK_ID])]
+WebhookId = Annotated[str, Path(description="Id of the webhook.", examples=[examples.WEBHOOK_ID])]
 
 
 class WebhookRoutes:
@@ -28,10 +28,10 @@ class WebhookRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], default_response_class=Response)
         add = router.add_api_route
-        add("", self.create_webhook, methods=["POST"], **webhook_operations.CREATE)
-        add("", self.list_webhooks, methods=["GET"], **webhook_operations.WEBHOOKS)
-        add("/{webhook_id}", self.get_webhook, methods=["GET"], **webhook_operations.WEBHOOK)
-        add("/{webhook_id}", self.delete_webhook, methods=["DELETE"], **webhook_operations.DELETED)
+        add("", self.create_webhook, methods=["POST"], **operations.CREATE_WEBHOOK)
+        add("", self.list_webhooks, methods=["GET"], **operations.LIST_WEBHOOKS)
+        add("/{webhook_id}", self.get_webhook, methods=["GET"], **operations.GET_WEBHOOK)
+        add("/{webhook_id}", self.delete_webhook, methods=["DELETE"], **operations.DELETE_WEBHOOK)
         return router
 
     async def create_webhook(self, request: Request) -> Response:

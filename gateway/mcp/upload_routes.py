@@ -15,7 +15,7 @@ from gateway.http.run_routes import json_response
 from gateway.limits.quotas import Meter, Quotas
 from gateway.mcp.upload_tokens import UploadToken, UploadTokens
 from gateway.openapi import examples
-from gateway.openapi.document import answer
+from gateway.openapi.operations import answer
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.call_context import current, use_caller

@@ -1,12 +1,14 @@
 """Builds the OpenAPI document: routes from FastAPI, schemas from the protos, and errors."""
 
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from gateway.openapi import errors, examples
+from gateway.http.problem import MEDIA_TYPE, TITLES, RangeNotSatisfiable, http_status, problem
 from gateway.openapi import schemas as pipeline_schema
 from gateway.openapi.schemas import INPUT_SUFFIX, WEBHOOK, event_stream, list_schema, reference, schemas
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
@@ -16,6 +18,16 @@ from protos.hugginggpt.v1.model_pb2 import ModelCard, Route
 from protos.hugginggpt.v1.record_pb2 import RunRecord, Verification
 from protos.hugginggpt.v1.run_pb2 import Run, RunSpec
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
+from services.common.errors import (
+    AlreadyExists,
+    FailedPrecondition,
+    InvalidRequest,
+    NotFound,
+    Overloaded,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
 
 DESCRIPTION = """Send a request in natural language, with or without files. HuggingGPT plans model tasks, selects a
 model for each task, runs the tasks, and returns an answer with every artifact and every decision.
@@ -132,133 +144,6 @@ _OWN_SCHEMAS = {
 }
 
 
-def answer(description: str, schema: str, example: Any) -> dict[str, Any]:
-    """Describes a JSON response with its schema and an example."""
-    content = {"application/json": {"schema": reference(schema), "example": example}}
-    return {"description": description, "content": content}
-
-
-_EVENTS = {
-    "description": "The run's events, each exactly once, until the run ends.",
-    "content": {"text/event-stream": {"schema": reference("EventStream"), "example": examples.STREAM}},
-}
-
-CREATE: dict[str, Any] = {
-    "status_code": 202,
-    "responses": {
-        200: {
-            "description": "`Accept: text/event-stream`: the events. `Prefer: wait`: the run, if it ended in time.",
-            "content": {**answer("", "Run", examples.RUN)["content"], **_EVENTS["content"]},  # type: ignore[dict-item]
-        },
-        202: answer("Accepted. `Location` is the URL of the run.", "Run", examples.RUNNING),
-    },
-    "openapi_extra": {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": reference("RunRequest"),
-                    "examples": {
-                        "words": {"value": {"request": "Is this good news? “We won!”"}},
-                        "url": {
-                            "value": {
-                                "request": "What is in this picture?",
-                                "inputs": [{"url": "https://example.org/picture.png"}],
-                            }
-                        },
-                        "pipeline": {
-                            "value": {
-                                "pipeline": {"name": "read-aloud"},
-                                "inputs": [{"name": "file1", "url": "https://example.org/picture.png"}],
-                            }
-                        },
-                        "plan": {
-                            "value": {
-                                "plan": [examples.TASK, examples.SPEAK],
-                                "inputs": [{"artifact": {"sha256": examples.ARTIFACT["sha256"]}}],
-                            }
-                        },
-                    },
-                },
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "properties": {
-                            "request": {"type": "string", "description": "The request in natural language."},
-                            "spec": {**reference("RunRequest")},
-                            "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
-                        },
-                    },
-                    "example": {"request": "Read the text in this image aloud", "file": ["(bytes of sign.png)"]},
-                },
-            },
-        }
-    },
-}
-RUNS: dict[str, Any] = {
-    "responses": {
-        200: answer("A page of runs, newest first.", "RunList", {"object": "list", "data": [examples.RUNNING]})
-    }
-}
-RUN: dict[str, Any] = {"responses": {200: answer("The run.", "Run", examples.RUN)}}
-EVENTS: dict[str, Any] = {
-    "responses": {200: _EVENTS, 204: {"description": "The run has ended and no event follows the given one."}}
-}
-NO_CONTENT: dict[str, Any] = {"status_code": 204, "responses": {204: {"description": "Done."}}}
-APPROVE: dict[str, Any] = {
-    **NO_CONTENT,
-    "openapi_extra": {
-        "requestBody": {
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "properties": {"plan": {"type": ["array", "null"], "items": reference("Task" + INPUT_SUFFIX)}},
-                        "additionalProperties": False,
-                    },
-                    "example": {"plan": [examples.TASK]},
-                }
-            }
-        }
-    },
-}
-HEALTH: dict[str, Any] = {
-    "responses": {200: answer("Healthy.", "Health", {"status": "ok", "service": "hugginggpt", "version": "0.1.0"})}
-}
-TASKS: dict[str, Any] = {
-    "responses": {
-        200: answer(
-            "The available task types.", "TaskList", {"object": "list", "revision": "7", "data": [examples.SPEC]}
-        ),
-        304: {"description": "Not modified."},
-    }
-}
-MODELS: dict[str, Any] = {
-    "responses": {
-        200: answer("Controllers and model cards.", "ModelList", examples.MODELS),
-        304: {"description": "Not modified."},
-    }
-}
-EXPERTS: dict[str, Any] = {
-    "responses": {200: answer("The experts.", "ExpertList", {"object": "list", "data": [examples.EXPERT]})}
-}
-_BYTES = {"schema": {"type": "string", "format": "binary"}}
-DOWNLOAD = {"application/octet-stream": {**_BYTES, "example": "(bytes)"}}
-"""Content of a download whose actual type varies: client generators support this type, but no type ranges."""
-
-ARTIFACT: dict[str, Any] = {
-    "responses": {
-        200: {
-            "description": "The complete content; `Content-Type` is its own type.",
-            "content": {**DOWNLOAD, "*/*": _BYTES},
-        },
-        206: {"description": "The requested byte range."},
-        304: {"description": "Not modified."},
-        307: {"description": "The content is in the object store, at `Location`."},
-    }
-}
-
-
 _KEY = {
     "type": "http",
     "scheme": "bearer",
@@ -336,7 +221,7 @@ def document(app: FastAPI) -> dict[str, Any]:
             **input_schemas,
             **_OWN_SCHEMAS,
         },
-        "responses": errors.responses(),
+        "responses": _error_responses(),
     }
     for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
@@ -344,5 +229,86 @@ def document(app: FastAPI) -> dict[str, Any]:
             operation["operationId"] = operation_id = _OPERATION_IDS.get((method, path), name)
             operation["summary"] = _SUMMARIES.get(operation_id) or _summary(operation_id)
             operation["responses"].pop("422", None)
-            operation["responses"] |= errors.possible_errors(path, method, operation)
+            operation["responses"] |= _possible_errors(path, method, operation)
     return openapi
+
+
+_ERROR_EXAMPLES = (
+    InvalidRequest(
+        "cannot accept photo.png: its name means image/png, but its content is application/pdf",
+        reason="FILE_TYPE",
+        remedy="send the right file, or rename it to match its content",
+    ),
+    Unauthenticated(
+        "no API key was sent",
+        remedy="send Authorization: Bearer KEY, or set HUGGINGGPT_API_KEY (hugginggpt keys create makes one)",
+    ),
+    PermissionDenied("this operation requires an admin key", remedy="use a key created with --admin"),
+    NotFound("there is no run run_1", reason="RUN", remedy="check the id; it may have been deleted"),
+    FailedPrecondition("the run is still active", reason="RUNNING", remedy="cancel it, or wait until it has ended"),
+    InvalidRequest("the body is larger than the limit of 100 MB", reason="TOO_LARGE", remedy="send a smaller body"),
+    InvalidRequest(
+        "the content type text/plain is not supported", reason="CONTENT_TYPE", remedy="send application/json"
+    ),
+    RangeNotSatisfiable("the requested range is outside the artifact", remedy="request a range within its 88244 bytes"),
+    PermissionDenied(
+        "this gateway does not serve the host example.org", reason="HOST", remedy="use the gateway's own address"
+    ),
+    AlreadyExists("the idempotency key was used for a different request", remedy="send another key, or none"),
+    Overloaded(
+        "the limit of requests per minute is exceeded",
+        reason="RATE_LIMIT",
+        remedy="retry after the time in Retry-After",
+        retry_after=timedelta(seconds=7),
+    ),
+    Unavailable("the orchestrator is unavailable", remedy="try again later"),
+)
+
+
+def _error_responses() -> dict[str, Any]:
+    """Returns the error responses that operations refer to, by component name."""
+    named = {
+        _error_name(http_status(error)): _error_response(TITLES[http_status(error)], problem(error))
+        for error in _ERROR_EXAMPLES
+    }
+    return {"Problem": _error_response("An error, with its cause and a remedy.", problem(_ERROR_EXAMPLES[0])), **named}
+
+
+def _possible_errors(path: str, method: str, operation: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the error responses of an operation by status; rare errors are covered by 4XX and 5XX.
+
+    Args:
+        path: path template, such as /v1/runs/{run_id}.
+        method: HTTP method in lower case.
+        operation: the operation object built so far.
+    """
+    named = {parameter["name"] for parameter in operation.get("parameters", ())}
+    sends, takes_one = "requestBody" in operation, "{" in path
+    applies = {
+        400: True,
+        401: "health" not in operation["tags"],
+        403: sends or method == "delete",
+        404: sends or takes_one,
+        409: takes_one and method != "get",
+        413: sends,
+        415: sends,
+        416: "206" in operation["responses"],
+        421: True,
+        422: "idempotency-key" in named,
+        429: "health" not in operation["tags"],
+        503: True,
+    }
+    statuses = {str(status): _error_name(status) for status, does in applies.items() if does}
+    every = {**statuses, "4XX": "Problem", "5XX": "Problem"}
+    return {status: {"$ref": f"#/components/responses/{name}"} for status, name in every.items()}
+
+
+def _error_name(status: int) -> str:
+    return f"Problem{status}"
+
+
+def _error_response(description: str, example: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "description": description,
+        "content": {MEDIA_TYPE: {"schema": reference("Problem"), "example": example}},
+    }
