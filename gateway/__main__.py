@@ -26,14 +26,12 @@ from gateway.http.app import create_app
 from gateway.http.artifacts import ArtifactRoutes
 from gateway.http.batch_routes import BatchRoutes
 from gateway.http.catalog_routes import CatalogRoutes
-from gateway.http.conversation_routes import ConversationRoutes
 from gateway.http.file_routes import FileRoutes
 from gateway.http.health_routes import Health
 from gateway.http.middleware import RequestContextMiddleware
 from gateway.http.pipeline_routes import PipelineRoutes
-from gateway.http.record_routes import RecordRoutes
 from gateway.http.run_request import RunRequestReader
-from gateway.http.run_routes import RunRoutes
+from gateway.http.run_routes import ConversationRoutes, RecordRoutes, RunRoutes
 from gateway.http.server import bind_listener, require_loopback, serve_http
 from gateway.http.webhook_routes import WebhookRoutes
 from gateway.mcp.resources import Resources

@@ -1,4 +1,7 @@
-"""Routes of /v1/runs."""
+"""Routes of runs, their records and verifications, and of conversations, which are chains of runs.
+
+A conversation has the id of its first run.
+"""
 
 import asyncio
 import re
@@ -10,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from gateway.auth.identity import CallerFactory
+from gateway.core.conversations import MAX_PAGE_SIZE, ConversationService
 from gateway.core.pipelines import PipelineService
 from gateway.core.run_stream import RunEventFeed
 from gateway.core.runs import RunService
@@ -19,7 +23,11 @@ from gateway.http.sse import MEDIA_TYPE, EventStream, disconnected
 from gateway.json_decoder import decode
 from gateway.json_encoder import dumps, encode, enum_names
 from gateway.json_text import loads
-from gateway.openapi import operations
+from gateway.openapi import examples, operations
+from gateway.openapi.schemas import record_schema
+from gateway.provenance import run_account
+from gateway.provenance.record import record
+from gateway.provenance.verification import Verifier
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import DataPolicy
@@ -212,3 +220,106 @@ def _object(content: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise InvalidRequest("the body is not a JSON object", remedy='send an object such as {"plan": […]}')
     return body
+
+
+AgainId = Annotated[str, Path(description="Id of the rerun.", examples=[examples.AGAIN_ID])]
+
+
+class RecordRoutes:
+    """Serves the record of a run, and reruns its deterministic tasks for verification."""
+
+    def __init__(self, runs: RunService, verifier: Verifier) -> None:
+        self._runs = runs
+        self._verifier = verifier
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/v1", tags=["runs"], default_response_class=Response)
+        add = router.add_api_route
+        add("/runs/{run_id}/record", self.get_run_record, methods=["GET"], **operations.GET_RUN_RECORD)
+        add("/runs/{run_id}/verify", self.verify_run, methods=["POST"], **operations.VERIFY_RUN)
+        add(
+            "/runs/{run_id}/verifications/{again_id}",
+            self.get_verification,
+            methods=["GET"],
+            **operations.GET_VERIFICATION,
+        )
+        add("/schemas/record", self.get_record_schema, methods=["GET"], **operations.GET_RECORD_SCHEMA)
+        return router
+
+    async def get_run_record(self, run_id: RunId) -> Response:
+        """Returns the record of a run that has ended: models, commits, parameters, seeds and digests.
+
+        It contains no text, values or file names.
+        """
+        return json_response(encode(record(await run_account.read(self._runs, run_id))))
+
+    async def verify_run(self, run_id: RunId) -> Response:
+        """Reruns the deterministic tasks of a run, with the same model commits and inputs, as a new run.
+
+        The result is at `Location` once that run has ended. It is returned at once if no task can be rerun.
+        """
+        verification = await self._verifier.start(run_id)
+        if verification.ended:
+            return json_response(encode(verification))
+        return json_response(
+            encode(verification), 202, {"location": f"/v1/runs/{run_id}/verifications/{verification.again_run_id}"}
+        )
+
+    async def get_verification(self, run_id: RunId, again_id: AgainId) -> Response:
+        """Returns the result of a rerun; `ended` is false until it is complete."""
+        return json_response(encode(await self._verifier.get_result(run_id, again_id)))
+
+    async def get_record_schema(self) -> Response:
+        """Returns the JSON Schema of records."""
+        schema: Any = record_schema()
+        return json_response(schema)
+
+
+TITLE_CHARACTERS = 80
+
+ConversationId = Annotated[str, Path(description="Id of the conversation's first run.", examples=[examples.RUN_ID])]
+
+
+class ConversationRoutes:
+    """Lists, shows and deletes conversations."""
+
+    def __init__(self, conversations: ConversationService) -> None:
+        self._conversations = conversations
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/v1/conversations", tags=["conversations"], default_response_class=Response)
+        add = router.add_api_route
+        add("", self.list_conversations, methods=["GET"], **operations.LIST_CONVERSATIONS)
+        add("/{conversation_id}", self.get_conversation, methods=["GET"], **operations.GET_CONVERSATION)
+        add("/{conversation_id}", self.delete_conversation, methods=["DELETE"], **operations.DELETE_CONVERSATION)
+        return router
+
+    async def list_conversations(
+        self,
+        page_size: Annotated[int, Query(ge=0, le=MAX_PAGE_SIZE, description="0 means 50.")] = 0,
+        page_token: Annotated[str, Query(description="`next_page_token` of the previous page.")] = "",
+    ) -> Response:
+        """Lists conversations, most recently started first."""
+        page = await self._conversations.list(page_size, page_token)
+        more = {"next_page_token": page.next_page_token} if page.next_page_token else {}
+        return json_response({"object": "list", "data": [_conversation(run) for run in page.runs], **more})
+
+    async def get_conversation(self, conversation_id: ConversationId) -> Response:
+        """Returns a conversation with its runs, oldest first, without their tasks and answers."""
+        runs = await self._conversations.runs(conversation_id)
+        return json_response({**_conversation(runs[0]), "runs": [encode(run) for run in runs]})
+
+    async def delete_conversation(self, conversation_id: ConversationId) -> Response:
+        """Deletes all runs of a conversation; fails if one of them is still active."""
+        await self._conversations.delete(conversation_id)
+        return json_response({"id": conversation_id, "object": "conversation.deleted", "deleted": True})
+
+
+def _conversation(first: Run) -> dict[str, Any]:
+    return {
+        "id": first.conversation_id,
+        "object": "conversation",
+        "created_at": first.create_time.seconds,
+        "metadata": {},
+        "title": " ".join(first.spec.request.split())[:TITLE_CHARACTERS],
+    }
