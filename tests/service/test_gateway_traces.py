@@ -86,7 +86,8 @@ async def test_grpc_call_joins_the_client_trace(gateway: GatewayUnderTest, trace
 @pytest.mark.parametrize(
     ("path", "name", "status"),
     [
-        ("/v1/runs/run_9?secret=1", "GET /v1/runs/{run_id}", 404),
+        ("/v1/runs/run_9", "GET /v1/runs/{run_id}", 404),
+        ("/v1/runs/run_9?secret=1", "GET /v1/runs/{run_id}", 400),
         (f"/{SECRET}", "GET", 404),
         ("/v1/tasks", "GET /v1/tasks", 200),
     ],
