@@ -168,6 +168,9 @@ _OPERATION_IDS = {
 
 _SUMMARIES = {
     "approve_plan": "Approve the plan of a run",
+    "create_embeddings": "Create embeddings",
+    "create_images": "Create images",
+    "create_speech": "Create speech",
     "get_health": "Check that the gateway is alive",
     "get_readiness": "Check that the gateway is ready",
     "get_pipeline_batch_results": "Download the results of a pipeline batch",
