@@ -1,7 +1,7 @@
 """Folds the events of a run into its state, and groups run and task states.
 
-The orchestrator and the gateway's OpenAI adapter and run records use this fold. Clients of the JSON API read the Run
-object that results from it.
+The orchestrator and the gateway's OpenAI adapter, MCP progress and run records use this fold. Clients of the JSON API
+read the Run object that results from it.
 """
 
 from collections.abc import Iterable, Iterator

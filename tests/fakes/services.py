@@ -179,6 +179,8 @@ class ScriptedRun:
         run = Run(run_id=self.run_id, state=state, answer=answer, last_sequence=len(self.events))
         run.spec.CopyFrom(self.spec)
         run.conversation_id = self.conversation_id
+        if last.run_ended.HasField("failure"):
+            run.failure.CopyFrom(last.run_ended.failure)
         return run
 
     def to_ended_run(self) -> orchestrator_pb2.EndedRun:

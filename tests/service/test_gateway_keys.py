@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from grpc import StatusCode
+from grpc_reflection.v1alpha import reflection_pb2
 
 from gateway.auth import authenticator as auth_backoff
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN
 from protos.hugginggpt.v1.gateway_pb2 import CreateRunRequest, ListTasksRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
+from services.common.channel import dial
 from services.common.errors import from_rpc
 from tests.fakes import ScriptedSelector
 from tests.support.api_keys import KeyedGateway, bearer, metadata, start_keyed_gateway
@@ -45,6 +47,19 @@ async def test_key_determines_the_tenant_over_grpc(keyed_gateway: KeyedGateway) 
     (caller,) = keyed_gateway.gateway.orchestrator.callers
     assert caller.tenant == "shop"
     assert caller.key_id == key.id
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_needs_no_key(keyed_gateway: KeyedGateway, version: str) -> None:
+    request = reflection_pb2.ServerReflectionRequest(list_services="")  # the same bytes in both versions
+    async with dial(f"127.0.0.1:{keyed_gateway.gateway.grpc_port}") as channel:
+        list_services = channel.stream_stream(
+            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+            reflection_pb2.ServerReflectionRequest.SerializeToString,
+            reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        (listed,) = [reply async for reply in list_services(iter([request]), timeout=5)]
+    assert "hugginggpt.v1.GatewayService" in {each.name for each in listed.list_services_response.service}
 
 
 @pytest.mark.parametrize(

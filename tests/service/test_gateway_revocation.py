@@ -62,7 +62,7 @@ async def test_revoked_key_ends_streams_after_an_unexpected_exception(
     async def fail_once(authenticator: KeyAuthenticator, identity: Identity) -> bool:
         if not failed.is_set():
             failed.set()
-            raise RuntimeError("an error that nobody expects")
+            raise RuntimeError("an unexpected error")
         return await real_is_valid(authenticator, identity)
 
     key, token = await keyed_gateway.key("a")
@@ -104,7 +104,7 @@ async def test_revocation_ends_grpc_streams(keyed_gateway: KeyedGateway) -> None
 async def test_revocation_ends_upload_tokens(keyed_gateway: KeyedGateway) -> None:
     key, token = await keyed_gateway.key()
     async with opened_client(keyed_gateway.gateway.http_port, headers=bearer(token)) as agent:
-        leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
+        upload = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
     await keyed_gateway.revoke(key)
     async with asyncio.timeout(SECONDS):  # a key is cached for a short time
         while (
@@ -112,6 +112,6 @@ async def test_revocation_ends_upload_tokens(keyed_gateway: KeyedGateway) -> Non
         ).status_code != httpx.codes.UNAUTHORIZED:
             pass
     async with httpx.AsyncClient(trust_env=False) as anonymous:
-        rejected = await anonymous.put(leave["url"], content=b"a note")
+        rejected = await anonymous.put(upload["url"], content=b"a note")
     assert rejected.status_code == 404
     assert rejected.json()["code"] == "UPLOAD"

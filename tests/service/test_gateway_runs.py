@@ -258,7 +258,7 @@ async def test_long_value_is_stored_as_artifact(gateway: GatewayUnderTest) -> No
         ("local", {"policy": "open"}, DATA_POLICY_OPEN),
     ],
 )
-async def test_the_data_policy_is_always_set(
+async def test_data_policy_is_always_set(
     tmp_path: Path, deployment: str, headers: dict[str, str], expected: int
 ) -> None:
     async with start_gateway(tmp_path, settings={"data_policy": deployment}) as gateway:

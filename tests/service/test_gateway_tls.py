@@ -26,7 +26,7 @@ def public_authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 async def gateway(tmp_path: Path, public_authority: Authority) -> AsyncIterator[GatewayUnderTest]:
-    tls.set_process_identity(Authority(tmp_path / "house").identity("gateway"))
+    tls.set_process_identity(Authority(tmp_path / "services").identity("gateway"))
     shown = public_authority.certificate("gateway", "localhost", "127.0.0.1")
     settings = {"certificate": shown.chain, "certificate_key": shown.key}
     try:

@@ -25,7 +25,7 @@ both_forms = pytest.mark.parametrize("mode", MODES)
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[GatewayUnderTest]:
-    async with start_gateway(tmp_path / "house") as gateway:
+    async with start_gateway(tmp_path / "gateway") as gateway:
         yield gateway
 
 
@@ -103,12 +103,12 @@ async def test_without_roots_only_root_option_is_readable(gateway: GatewayUnderT
 async def test_progress_reaches_the_client(gateway: GatewayUnderTest) -> None:
     messages = list[str]()
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
+    async def record(progress: float, total: float | None, message: str | None) -> None:
         messages.append(message or "")
 
     gateway.orchestrator.script = [_planned(), *gateway.orchestrator.script]
     async with bridged(gateway.http_port) as agent:
-        await agent.call_tool("ask", {"request": "x"}, progress_callback=hear)
+        await agent.call_tool("ask", {"request": "x"}, progress_callback=record)
     assert "1. captioning" in messages
 
 

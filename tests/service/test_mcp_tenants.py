@@ -84,6 +84,7 @@ async def test_objects_of_other_tenants_are_not_found(keyed_gateway: KeyedGatewa
             with pytest.raises(MCPError, match="there is no"):
                 await agent.read_resource(uri)
         assert (await agent.list_resources()).resources == []
+        assert (await agent.call_tool("list_runs", {})).structured_content["runs"] == []
     assert set(gateway.orchestrator.runs) == {run_id}
     assert not gateway.orchestrator.cancelled
 
@@ -92,13 +93,13 @@ async def test_upload_token_is_single_use_and_file_belongs_to_tenant(keyed_gatew
     gateway = keyed_gateway.gateway
     a, b = [bearer(await keyed_gateway.token(name)) for name in "ab"]
     async with opened_client(gateway.http_port, headers=a) as agent:
-        leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
+        upload = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
         async with httpx.AsyncClient(trust_env=False) as anonymous:
-            sent = await anonymous.put(leave["url"], content=b"a note")
+            sent = await anonymous.put(upload["url"], content=b"a note")
             assert sent.status_code == 200, sent.text
             assert sent.json()["filename"] == "note.txt"
             assert sent.json()["bytes"] == 6
-            again = await anonymous.put(leave["url"], content=b"a note")
+            again = await anonymous.put(upload["url"], content=b"a note")
             assert again.status_code == 404
             assert again.json()["code"] == "UPLOAD"
             form = (await agent.call_tool("upload", {"name": "form.txt"})).structured_content["url"]
@@ -111,18 +112,18 @@ async def test_upload_token_is_single_use_and_file_belongs_to_tenant(keyed_gatew
 
 async def test_upload_token_sanitizes_file_name(gateway: GatewayUnderTest, tmp_path: Path) -> None:
     async with opened_client(gateway.http_port) as agent:
-        leave = (await agent.call_tool("upload", {"name": f"/a/{'x' * 100_000}.txt"})).structured_content
+        upload = (await agent.call_tool("upload", {"name": f"/a/{'x' * 100_000}.txt"})).structured_content
     with closing(sqlite3.connect(tmp_path / "gateway.sqlite")) as database:
         ((name,),) = database.execute("SELECT name FROM uploads")
     assert len(name) == NAME_CHARACTERS
-    assert (await gateway.http.put(leave["url"], content=b"a note")).status_code == 200
+    assert (await gateway.http.put(upload["url"], content=b"a note")).status_code == 200
 
 
 async def test_upload_token_expires(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload_tokens, "TOKEN_SECONDS", -1.0)
     async with opened_client(gateway.http_port) as agent:
-        leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
-    late = await gateway.http.put(leave["url"], content=b"a note")
+        upload = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
+    late = await gateway.http.put(upload["url"], content=b"a note")
     assert late.status_code == 404
     assert late.json()["code"] == "UPLOAD"
 
@@ -130,8 +131,8 @@ async def test_upload_token_expires(gateway: GatewayUnderTest, monkeypatch: pyte
 async def test_uploads_count_against_quota_of_key(keyed_gateway: KeyedGateway) -> None:
     token = await keyed_gateway.token(limits={"bytes_per_day": 4_000})
     async with opened_client(keyed_gateway.gateway.http_port, headers=bearer(token), mode="2026-07-28") as agent:
-        leave = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
-    rejected = await keyed_gateway.gateway.http.put(leave["url"], content=b"x" * 5_000)
+        upload = (await agent.call_tool("upload", {"name": "note.txt"})).structured_content
+    rejected = await keyed_gateway.gateway.http.put(upload["url"], content=b"x" * 5_000)
     assert rejected.status_code == 429, rejected.text
 
 
@@ -142,11 +143,11 @@ async def test_no_content_is_logged(gateway: GatewayUnderTest, mode: str, capfd:
             await agent.call_tool("ask", arguments)
         with pytest.raises(MCPError):
             await agent.read_resource("a-secret-thing://x")
-        leave = (await agent.call_tool("upload", {"name": "a-secret-thing.txt"})).structured_content
-    await gateway.http.put(leave["url"], content=b"a-secret-thing")
+        upload = (await agent.call_tool("upload", {"name": "a-secret-thing.txt"})).structured_content
+    await gateway.http.put(upload["url"], content=b"a-secret-thing")
     for body in (b"a-secret-thing", b'{"jsonrpc": "2.0", "method": "a-secret-thing", "params": "a-secret-thing"}'):
         await gateway.http.post("/mcp", content=body, headers={"accept": "application/json, text/event-stream"})
     captured = capfd.readouterr()
     assert "route=/mcp " in captured.out
     assert "a-secret-thing" not in captured.out + captured.err
-    assert leave["url"].rpartition("/")[2] not in captured.out + captured.err
+    assert upload["url"].rpartition("/")[2] not in captured.out + captured.err

@@ -233,11 +233,12 @@ async def test_conversation_is_continued(gateway: GatewayUnderTest) -> None:
 
 
 async def test_failed_run_is_failed_call_with_remedy(gateway: GatewayUnderTest) -> None:
-    failure = Failure(reason="NOBODY", message="nobody can do it", remedy="add an expert")
+    failure = Failure(reason="UNPLANNABLE", message="no task matches", remedy="add an expert")
     gateway.orchestrator.script = [RunEvent(run_ended=RunEnded(state=RUN_STATE_FAILED, failure=failure))]
     async with opened_client(gateway.http_port) as agent:
         result = await agent.call_tool("ask", {"request": "x"})
     assert result.is_error
+    assert "Remedy: add an expert" in text_of(result)
 
 
 async def test_orchestrator_error_is_reported_with_remedy(tmp_path: Path) -> None:

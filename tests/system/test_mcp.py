@@ -23,16 +23,16 @@ ALOUD = "Read the text in this image aloud"
 
 async def uploaded(agent: Client) -> str:
     """Uploads a file with the agent's upload token and returns its id."""
-    leave = (await agent.call_tool("upload", {"name": "sign.png"})).structured_content
-    async with httpx.AsyncClient(trust_env=False) as sending:
-        sent = await sending.put(leave["url"], content=SIGN.read_bytes())
+    upload = (await agent.call_tool("upload", {"name": "sign.png"})).structured_content
+    async with httpx.AsyncClient(trust_env=False) as http:
+        sent = await http.put(upload["url"], content=SIGN.read_bytes())
     return str(sent.json()["id"])
 
 
 async def test_agent_plans_and_runs_with_an_uploaded_file(local_stack: LocalStack) -> None:
     progress_messages = list[str]()
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
+    async def record(progress: float, total: float | None, message: str | None) -> None:
         progress_messages.append(message or "")
 
     async with opened_client(urlsplit(local_stack.url).port or 0) as agent:
@@ -41,7 +41,7 @@ async def test_agent_plans_and_runs_with_an_uploaded_file(local_stack: LocalStac
         plan = planned.structured_content["plan"]
         assert [task["task"] for task in plan] == ["image-to-text", "text-to-speech"]
         done = await agent.call_tool(
-            "run_plan", {"plan": plan, "files": files, "request": ALOUD}, progress_callback=hear
+            "run_plan", {"plan": plan, "files": files, "request": ALOUD}, progress_callback=record
         )
         assert done.structured_content["state"] == "completed", text_of(done)
         (made,) = done.structured_content["files"]
@@ -82,7 +82,7 @@ async def test_bridge_uploads_local_files_and_saves_results(local_stack: LocalSt
     project.mkdir()
     shutil.copy(SIGN, project)
 
-    async def tell(context: ClientRequestContext) -> ListRootsResult:
+    async def list_roots(context: ClientRequestContext) -> ListRootsResult:
         return ListRootsResult(roots=[Root(uri=project.as_uri())])
 
     command = StdioServerParameters(
@@ -90,7 +90,7 @@ async def test_bridge_uploads_local_files_and_saves_results(local_stack: LocalSt
         args=["-m", "gateway.cli", "mcp"],
         env=environment(local_stack.home, HUGGINGGPT_URL=local_stack.url),
     )
-    async with Client(command, list_roots_callback=tell) as agent:
+    async with Client(command, list_roots_callback=list_roots) as agent:
         arguments = {"request": ALOUD, "files": ["sign.png"], "save_to": "spoken"}
         done = await agent.call_tool("ask", arguments)
     (saved,) = (project / "spoken").iterdir()

@@ -171,7 +171,7 @@ async def test_polling_continues_after_an_unexpected_exception(
         nonlocal looks
         looks += 1
         if looks == 1:
-            raise RuntimeError("an error that nobody expects")
+            raise RuntimeError("an unexpected error")
         await real_look()
 
     monkeypatch.setattr(looking, "poll", failing_once)

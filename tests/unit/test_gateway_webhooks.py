@@ -240,7 +240,7 @@ async def test_retry_delays_grow_with_jitter_and_respect_retry_after(harness: We
     ("location", "message"),
     [("http://169.254.169.254/", "redirects are not followed"), ("/other", "redirects are not followed")],
 )
-async def test_a_redirect_is_not_followed(harness: WebhookHarness, location: str, message: str) -> None:
+async def test_redirect_is_not_followed(harness: WebhookHarness, location: str, message: str) -> None:
     webhook = await harness.webhook()
     harness.web.answer_with(PATH, status=302, headers={"Location": location})
     await harness.ended(ended_run("run_1", time.time() + 1))
@@ -326,7 +326,7 @@ async def test_deliveries_continue_after_an_unexpected_exception(
         nonlocal looks
         looks += 1
         if looks == 1:
-            raise RuntimeError("an error that nobody expects")
+            raise RuntimeError("an unexpected error")
         await real_look()
 
     monkeypatch.setattr(worker, "deliver_due", failing_once)
@@ -342,7 +342,7 @@ async def test_attempts_with_unexpected_errors_are_limited(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> None:
-        raise RuntimeError("an error that nobody expects")
+        raise RuntimeError("an unexpected error")
 
     monkeypatch.setattr(delivery_module, "send", broken)
     webhook = await harness.webhook()
