@@ -204,6 +204,14 @@ def call(task: str, arguments: object, **fields: object) -> dict[str, object]:
 
 ARGUMENTS: Mapping[str, tuple[Sequence[object], Sequence[str]]] = {
     "a file": ([call("image-to-text", {"file": "<file1>"})], ["image-to-text(image=file1)"]),
+    "task_id": (
+        [
+            {"task": "image-to-text", "task_id": 3, "args": {"image": "<file1>"}},
+            {"task": "automatic-speech-recognition", "task_id": 4, "args": {"audio": "<file2>"}},
+            {"task": "summarization", "task_id": 5, "text": "<text>-4"},
+        ],
+        SUMMARIZED,
+    ),
     "a plural": ([call("image-to-text", {"images": ["<file1>"]})], ["image-to-text(image=file1)"]),
     "a number for a text": ([call("text-to-speech", {"text": 42})], ["text-to-speech(text='42')"]),
     "a text by another name": (
