@@ -76,7 +76,9 @@ DIALECTS = [
         "trailing commas": PLAN.replace("}]", ",},]"),
         "comments between tasks": PLAN.replace(", {", ", // next, {aloud}\n{"),
         "comments after texts": PLAN.replace('"}', '" // copied, {x}\n}'),
-        "a comment after a number": PLAN.replace('"id": 1,', '"id": 1 // second\n,'),
+        "a comment after a number": changed({}, {"args": {"text": "<text>-0", "speed": 1.5}}, {}).replace(
+            "1.5", "1.5 // faster\n"
+        ),
         "keys without quotes": PLAN.replace('"task":', "task:").replace('"id":', "id:"),
         "references without quotes": PLAN.replace('"<', "<").replace('>-0"', ">-0").replace('1>"', "1>"),
         "quotes that are not escaped": PLAN.replace("Read the text", 'Read "Pull" or "Push" please'),

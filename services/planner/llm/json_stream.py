@@ -331,7 +331,7 @@ class PlanReader:
     def _word(self, text: str, value: object) -> None:
         top = self._stack[-1]
         if top.place is _Place.KEY:
-            top.key, top.has_colon = text.strip(" \"'"), False
+            top.key, top.has_colon = text, False
         else:
             self._add_value(top, value)
 
