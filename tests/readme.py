@@ -1,4 +1,4 @@
-"""The parts of README.md and k8s/README.md that are made, from what the code says: python -m tests.readme."""
+"""Generates parts of README.md and other pages from the code: python -m tests.readme."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.support.instruments import instruments
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "k8s" / "README.md")
+PAGES = (README, ROOT / "k8s" / "README.md", ROOT / "gateway" / "README.md")
 
 MODALITIES = ("text", "vision", "audio", "video", "diffusion")
 ELSEWHERE: Mapping[str, frozenset[str]] = {
@@ -108,7 +108,25 @@ def measured() -> str:
     return "".join([_row("for Prometheus", "by OTLP", "kind", "what"), "|---|---|---|---|\n", *rows])
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"tasks": tasks, "metrics": measured, "capacity": needs, "saturation": limits}
+def endpoints() -> str:
+    """Operations of the HTTP interface by resource."""
+    document = json.loads((ROOT / "gateway" / "openapi.json").read_text(encoding="utf-8"))
+    rows = (
+        _row(operation["summary"], f"`{method.upper()} {path}`")
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if "operationId" in operation
+    )
+    return "".join([_row("operation", "request"), "|---|---|\n", *rows])
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "tasks": tasks,
+    "metrics": measured,
+    "capacity": needs,
+    "saturation": limits,
+    "endpoints": endpoints,
+}
 """By the name that stands in a page between the comments."""
 
 
