@@ -53,7 +53,7 @@ class WorkerDied(Exception):
         """The error for a call that may have caused it."""
 
 
-class Worker:
+class WorkerProcess:
     """One worker process, from start to end."""
 
     def __init__(self, start: Start, on_death: Callable[[], None]) -> None:
@@ -274,7 +274,7 @@ class WorkerItem:
         self.number = number
         self.arguments = dict(inputs), dict(parameters)
         self.cost = 1.0
-        self.worker: Worker | None = None
+        self.worker: WorkerProcess | None = None
         """The process that has the item."""
         self.is_suspect = False
         """Whether it was in a batch during which a worker died; it or a batch peer may cause that again."""
@@ -352,12 +352,12 @@ class WorkerHandler(Handler):
         self._closed = True
         self._worker.end()
 
-    def _prepare_in(self, item: WorkerItem, worker: Worker) -> None:
+    def _prepare_in(self, item: WorkerItem, worker: WorkerProcess) -> None:
         discarded = [self._discarded.popleft() for _ in range(len(self._discarded))]
         item.cost = worker.request("prepare", [item.number], item.arguments, discarded)
         item.worker = worker
 
-    def _current_worker(self) -> Worker:
+    def _current_worker(self) -> WorkerProcess:
         """Returns the worker, restarted if it has died.
 
         Raises:
@@ -373,10 +373,10 @@ class WorkerHandler(Handler):
             with suppress(ServiceError):  # raised again by the next call
                 self._current_worker()
 
-    def _start_worker(self, progress: Callable[[float, str], None]) -> tuple[Worker, LoadedInfo]:
+    def _start_worker(self, progress: Callable[[float, str], None]) -> tuple[WorkerProcess, LoadedInfo]:
         if self._start_failure and time.monotonic() < self._start_failure[0]:
             raise self._start_failure[1]
-        worker = Worker(self._start, self._restart)
+        worker = WorkerProcess(self._start, self._restart)
         try:
             return worker, worker.load(progress)
         except WorkerDied as died:

@@ -17,7 +17,7 @@ from PIL import Image
 
 from experts.host.isolation import Budget, Limits, Pool
 from experts.host.isolation.messages import Prepare
-from experts.host.isolation.processes import ForkServer
+from experts.host.isolation.processes import ForkServerProcess
 from experts.host.threads import ThreadPool, mark_blocked
 from services.common.errors import InvalidRequest, ModelFailed, RecoveryAction, recovery_action
 from tests.support import isolated_functions as functions
@@ -31,14 +31,16 @@ UNLIMITED = Limits(1024 * MEBIBYTE, 3600.0, 3600.0)
 
 
 @pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    forks = ForkServer(("experts.host.isolation.worker", "tests.support.isolated_functions", "numpy", "PIL.Image"))
+def fork_server() -> Iterator[ForkServerProcess]:
+    forks = ForkServerProcess(
+        ("experts.host.isolation.worker", "tests.support.isolated_functions", "numpy", "PIL.Image")
+    )
     yield forks
     forks.close()
 
 
 @pytest.fixture
-def pool(fork_server: ForkServer) -> Iterator[Callable[..., Pool]]:
+def pool(fork_server: ForkServerProcess) -> Iterator[Callable[..., Pool]]:
     """Makes pools that end with the test."""
     made: list[Pool] = []
 
@@ -277,7 +279,7 @@ def test_closed_pool_leaves_no_process(pool: Callable[..., Pool]) -> None:
 
 
 def test_fork_server_leaves_no_process() -> None:
-    forks = ForkServer(("experts.host.isolation.worker", "tests.support.isolated_functions"))
+    forks = ForkServerProcess(("experts.host.isolation.worker", "tests.support.isolated_functions"))
     workers = Pool(lambda: forks, UNLIMITED, size=1, slow=1, slow_seconds=1.0)
     worker = run(workers, functions.process_id)
     forks.close()
@@ -286,7 +288,9 @@ def test_fork_server_leaves_no_process() -> None:
 
 
 def test_workers_end_with_their_fork_server() -> None:
-    servers = [ForkServer(("experts.host.isolation.worker", "tests.support.isolated_functions")) for _ in range(2)]
+    servers = [
+        ForkServerProcess(("experts.host.isolation.worker", "tests.support.isolated_functions")) for _ in range(2)
+    ]
     workers = Pool(lambda: next(one for one in servers if one.is_alive), UNLIMITED, size=1, slow=1, slow_seconds=1.0)
     worker = run(workers, functions.process_id)
     os.kill(servers[0].pid, 9)

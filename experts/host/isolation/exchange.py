@@ -14,7 +14,7 @@ from experts.host import metering
 from experts.host.handler import Call
 from experts.host.isolation import messages
 from experts.host.isolation.limits import MEMORY, PROCESSOR, WALL, Budget, Limits, crash_error, limit_error
-from experts.host.isolation.processes import Exit, Worker
+from experts.host.isolation.processes import Exit, WorkerProcess
 from services.common.errors import ServiceError, Unavailable
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ class Job:
     call: Call | None
     """Receives its progress; the job ends when this call is cancelled."""
     number: int
-    worker: Worker | None = None
+    worker: WorkerProcess | None = None
     error: Exception | None = None
     is_preempted: bool = False
     met_ended_worker: bool = False
@@ -98,7 +98,7 @@ class Exchange:
     def __init__(
         self,
         job: Job,
-        worker: Worker,
+        worker: WorkerProcess,
         limits: Limits,
         *,
         slow_seconds: float,

@@ -19,7 +19,7 @@ from experts.host.handler import Call
 from experts.host.isolation import messages
 from experts.host.isolation.exchange import POLL_SECONDS, Exchange, Job, RunAgain, WorkerError, closed_error
 from experts.host.isolation.limits import Budget, Limits
-from experts.host.isolation.processes import ForkServer, Worker
+from experts.host.isolation.processes import ForkServerProcess, WorkerProcess
 from experts.host.threads import mark_blocked
 
 log = structlog.get_logger(__name__)
@@ -39,7 +39,7 @@ class Pool:
 
     def __init__(
         self,
-        server: Callable[[], ForkServer],
+        server: Callable[[], ForkServerProcess],
         limits: Limits,
         *,
         size: int,
@@ -52,8 +52,8 @@ class Pool:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._numbers = count()
-        self._workers: set[Worker] = set()
-        self._idle: list[Worker] = []
+        self._workers: set[WorkerProcess] = set()
+        self._idle: list[WorkerProcess] = []
         self._starting = 0
         self._waiting: list[Job] = []
         self._running: list[Job] = []
@@ -160,7 +160,7 @@ class Pool:
 
     # -------------------------------------------------------------- which call gets which worker
 
-    def _acquire(self, job: Job) -> Worker:
+    def _acquire(self, job: Job) -> WorkerProcess:
         with self._lock:
             if self._closed:
                 raise closed_error()
@@ -180,7 +180,7 @@ class Pool:
         assert job.worker  # noqa: S101  # as assigned
         return job.worker
 
-    def _release(self, job: Job, worker: Worker, *, is_alive: bool) -> None:
+    def _release(self, job: Job, worker: WorkerProcess, *, is_alive: bool) -> None:
         if is_alive:
             worker.channel.shrink()
         with self._lock:
@@ -233,7 +233,7 @@ class Pool:
     def _start_worker(self) -> None:
         worker, failure = None, None
         try:
-            worker = Worker(self._server(), self._prepare, self._on_exit)
+            worker = WorkerProcess(self._server(), self._prepare, self._on_exit)
         except Exception as error:  # noqa: BLE001  # reported to the waiting calls
             failure = error
         with self._changed:
@@ -259,7 +259,7 @@ class Pool:
             job.assigned.set()
         self._waiting.clear()
 
-    def _on_exit(self, worker: Worker) -> None:
+    def _on_exit(self, worker: WorkerProcess) -> None:
         """Removes an idle worker that has ended; a busy one is replaced when its call fails."""
         with self._lock:
             if worker in self._idle:
@@ -269,7 +269,7 @@ class Pool:
             if not self._closed:
                 self._dispatch()
 
-    def _exchange(self, job: Job, worker: Worker) -> Exchange:
+    def _exchange(self, job: Job, worker: WorkerProcess) -> Exchange:
         return Exchange(
             job,
             worker,

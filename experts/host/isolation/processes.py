@@ -48,7 +48,7 @@ NO_FORK_SERVER = Exit(-9, 0.0, 0)
 """Exit of a worker that ended together with its fork server."""
 
 
-class ForkServer:
+class ForkServerProcess:
     """The process that forks workers; to restart it, create another instance.
 
     Args:
@@ -149,7 +149,7 @@ class ForkServer:
             callback(exited)
 
 
-class Worker:
+class WorkerProcess:
     """One worker process, from its start to its end.
 
     Args:
@@ -163,7 +163,9 @@ class Worker:
         OSError: the fork server has ended.
     """
 
-    def __init__(self, server: ForkServer, prepare: messages.Prepare, on_exit: Callable[["Worker"], None]) -> None:
+    def __init__(
+        self, server: ForkServerProcess, prepare: messages.Prepare, on_exit: Callable[["WorkerProcess"], None]
+    ) -> None:
         ours, theirs = socket.socketpair()
         memory = create_memory()
         self._server, self._on_exit = server, on_exit

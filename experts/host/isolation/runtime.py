@@ -12,7 +12,7 @@ from experts.host.handler import Call
 from experts.host.isolation import messages
 from experts.host.isolation.limits import Budget, Limits
 from experts.host.isolation.pool import Pool
-from experts.host.isolation.processes import ForkServer
+from experts.host.isolation.processes import ForkServerProcess
 from experts.host.isolation.worker import is_worker
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from services.common import call_context
@@ -57,14 +57,14 @@ class _Runtime:
         self.lock = threading.RLock()
         self.configuration = Configuration()
         self.users = 0
-        self.server: ForkServer | None = None
+        self.server: ForkServerProcess | None = None
         self.decoders: Pool | None = None
         self.engines: list[Pool] = []
 
-    def fork_server(self) -> ForkServer:
+    def fork_server(self) -> ForkServerProcess:
         with self.lock:
             if self.server is None or not self.server.is_alive:
-                self.server = ForkServer((*MODULES, *self.configuration.modules))
+                self.server = ForkServerProcess((*MODULES, *self.configuration.modules))
             return self.server
 
     def decoder_pool(self) -> Pool:
