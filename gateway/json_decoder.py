@@ -241,9 +241,10 @@ def _scalar(field: FieldDescriptor, content: Any, where: str) -> Any:
 
 
 def _enum(enum: EnumDescriptor, content: Any, where: str) -> int:
-    numbers = {name: number for number, name in enum_names(enum).items()}
+    names = enum_names(enum)
+    numbers = {name.lower(): number for number, name in names.items()}
     if not isinstance(content, str) or content.lower() not in numbers:
-        refuse(where, "has an unknown value", remedy=f"use one of {', '.join(numbers)}")
+        refuse(where, "has an unknown value", remedy=f"use one of {', '.join(names.values())}")
     return numbers[content.lower()]
 
 

@@ -22,20 +22,11 @@ def event_log(name: str) -> list[Event]:
     return [Event.of(json.loads(line)) for line in (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
 
-def without_codes(content: Any) -> Any:
-    """The content without status codes, which the decoder of requests does not read."""
-    if isinstance(content, list):
-        return [without_codes(each) for each in content]
-    if isinstance(content, dict):
-        return {key: without_codes(each) for key, each in content.items() if key != "code"}
-    return content
-
-
 def folded_run(name: str) -> Any:
-    """The Run object of a recorded run as JSON, folded by the orchestrator, without status codes."""
+    """The Run object of a recorded run as JSON, folded by the orchestrator."""
     fold = RunFold()
     for event in event_log(name):
-        fold.apply(decode(RunEvent, without_codes(event.content)))
+        fold.apply(decode(RunEvent, event.content))
     return encode(fold.snapshot())
 
 

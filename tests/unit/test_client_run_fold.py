@@ -10,16 +10,15 @@ from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from protos.hugginggpt import run_state
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from tests.support.event_logs import NAMES, event_log, folded_run, run_file, without_codes
+from tests.support.event_logs import NAMES, event_log, folded_run, run_file
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_run_is_that_of_the_orchestrator_after_every_event(name: str) -> None:
     folded, expected = RunFold(), run_state.RunFold()
     for event in event_log(name):
-        content = without_codes(event.content)
-        folded.apply(Event.of(content))
-        expected.apply(decode(RunEvent, content))
+        folded.apply(event)
+        expected.apply(decode(RunEvent, event.content))
         assert folded.run == Run.model_validate(encode(expected.snapshot()))
 
 

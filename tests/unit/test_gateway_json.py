@@ -337,3 +337,8 @@ def test_nested_argument_lists_are_rejected_at_any_depth() -> None:
         lists = [lists]
     with pytest.raises(InvalidRequest):
         decode(RunSpec, {"plan": [{"args": {"x": lists}}]})
+
+
+def test_status_code_is_read_as_it_is_written() -> None:
+    failure = Failure(code=code_pb2.UNAVAILABLE, message="no expert")
+    assert decode(Failure, encode(failure)) == failure
