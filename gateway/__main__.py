@@ -41,6 +41,8 @@ from gateway.mcp.tool_definitions import ExposedTasks
 from gateway.mcp.tool_handlers import ToolContext, ToolHandlers
 from gateway.mcp.upload_routes import UploadRoutes
 from gateway.mcp.upload_tokens import UploadTokens
+from gateway.openai.batch_store import BatchStore
+from gateway.openai.batches import BatchWorker, Endpoints, OpenAIBatchRoutes
 from gateway.openai.chat import ChatRoutes
 from gateway.openai.media import MediaRoutes
 from gateway.openai.messages import MessageParts
@@ -107,6 +109,9 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             file_resolver = FileResolver(store, files, url_fetcher, settings.files_bytes)
             items = ItemPreparer(validator, file_resolver)
             openai = RunAdapter(runs, validator, MessageParts(store, files, url_fetcher, settings.files_bytes))
+            media = MediaRoutes(openai, catalog, store, settings.upload_bytes)
+            endpoints = Endpoints(ChatRoutes(openai), ResponseRoutes(openai), media)
+            openai_batches = BatchStore(database)
             upload_tokens = UploadTokens(database, access.authenticator)
             tasks = SingleTasks(catalog, file_resolver)
             context = ToolContext(runs, validator, file_resolver, tasks, upload_tokens, callers, settings.upload_bytes)
@@ -124,9 +129,10 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 BatchRoutes(batches, pipelines, runs, validator, items, callers=callers),
                 RecordRoutes(runs, Verifier(runs, catalog, store)),
                 CatalogRoutes(catalog, access.audit),
-                ChatRoutes(openai),
-                ResponseRoutes(openai),
-                MediaRoutes(openai, catalog, store, settings.upload_bytes),
+                endpoints.chat,
+                endpoints.responses,
+                endpoints.media,
+                OpenAIBatchRoutes(openai_batches, files, openai),
                 ModelRoutes(),
                 WebhookRoutes(Webhooks(database, guard)),
                 mcp,
@@ -158,6 +164,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 ),
                 deleting_expired(files),
                 DeliveryWorker(database, guard).running(),
+                BatchWorker(openai_batches, files, store, openai, endpoints).running(),
                 mcp.running(),
                 serve_http(
                     RequestContextMiddleware(http, callers, tls_in_front=settings.tls_in_front),

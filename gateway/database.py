@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from gateway.auth.audit import forbid_audit_changes
 from gateway.core.files import FILES
 from gateway.mcp.upload_tokens import UPLOADS
+from gateway.openai.batch_store import OPENAI_BATCHES
 from gateway.webhooks.registry import BATCHES, WEBHOOKS
 from services.common.database import Database, open_database
 
@@ -67,7 +68,7 @@ ACCESS = """
 A digest covers the secret part of a key only; audit entries are never changed.
 """
 
-MIGRATIONS: tuple[str, ...] = (ACCESS, FILES, UPLOADS, WEBHOOKS, BATCHES)
+MIGRATIONS: tuple[str, ...] = (ACCESS, FILES, UPLOADS, WEBHOOKS, BATCHES, OPENAI_BATCHES)
 """SQLite scripts; services.common.database.migrations describes which statements they may contain."""
 
 

@@ -22,13 +22,13 @@ from gateway.openai.event_rendering import (
     extension_fields,
     object_id,
 )
-from gateway.openai.request_body import body
+from gateway.openai.request_body import Fields, body
 from gateway.openai.request_options import RequestOptions, answer_options, chat_format, check_parameters, warnings
 from gateway.openai.run_adapter import RunAdapter
 from gateway.openai.streams import CLIENT_CLOSED_REQUEST, OpenAIStream, Source, read_until_end
 from gateway.openapi import openai_operations
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL
+from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RunSpec
 from services.common.call_context import current, use_caller
 from services.common.errors import ServiceError
 
@@ -162,15 +162,10 @@ class ChatRoutes:
         in the answer. The run is cancelled when the client disconnects.
         """
         sent = await body(request)
-        model = models.require_controller(sent.text("model"))
-        check_parameters(sent)
-        form = await asyncio.to_thread(chat_format, sent)
-        options = RequestOptions(model=model, form=form, store=sent.flag("store") is not False)
         streams, usage = sent.flag("stream"), sent.map("stream_options").flag("include_usage")
-        with use_caller(models.with_controller_policy(current(), model)):
-            spec = await messages.of_messages([*sent.maps("messages")], self._adapter.parts)
+        with use_caller(models.with_controller_policy(current(), sent.text("model"))):
+            spec, options = await self.prepare(sent)
             spec.on_disconnect = ON_DISCONNECT_CANCEL
-            spec.answer_options.CopyFrom(answer_options(sent, form))
             source = await self._adapter.start_owned(spec, options, idempotency_key)
         headers = {"x-run-id": source.run_id, **warnings(sent)}
         completion = Completion(request_site(request), usage=bool(usage))
@@ -179,3 +174,16 @@ class ChatRoutes:
         if not await read_until_end(source, completion.take, request.receive):
             return Response(status_code=CLIENT_CLOSED_REQUEST)
         return json_response(completion.completion(), headers=headers)
+
+    async def prepare(self, sent: Fields) -> tuple[RunSpec, RequestOptions]:
+        """Converts the body of a request to a run.
+
+        Raises:
+            ServiceError: the request is invalid.
+        """
+        model = models.require_controller(sent.text("model"))
+        check_parameters(sent)
+        form = await asyncio.to_thread(chat_format, sent)
+        spec = await messages.of_messages([*sent.maps("messages")], self._adapter.parts)
+        spec.answer_options.CopyFrom(answer_options(sent, form))
+        return spec, RequestOptions(model=model, form=form, store=sent.flag("store") is not False)

@@ -105,6 +105,16 @@ class MediaRoutes:
         usage = {"prompt_tokens": used, "total_tokens": used}
         return {"object": "list", "data": data, "model": sent.text("model"), "usage": usage}
 
+    async def prepare_embeddings(self, sent: Fields) -> tuple[RunSpec, RequestOptions]:
+        """Converts the body of a request for embeddings to a run.
+
+        Raises:
+            ServiceError: the request is invalid, or no expert offers the task.
+        """
+        spec, model = embedding_spec(sent), sent.text("model")
+        await self.pin(EMBEDDING, spec, model)
+        return spec, RequestOptions(model=model or CONTROLLERS[0])
+
     async def create_transcription(self, request: Request, idempotency_key: IdempotencyKey = "") -> Response:
         """Writes down what is said in a recording, as `json`, `text` or `verbose_json`."""
         await self._require(TRANSCRIPTION)

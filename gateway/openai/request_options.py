@@ -44,6 +44,9 @@ class RequestOptions:
             return cls()
 
 
+METADATA_ENTRIES, METADATA_KEY, METADATA_VALUE = 16, 64, 512
+"""Limits of a request's metadata: entries, and characters of keys and values."""
+
 TEXT: Mapping[str, Any] = {"type": "text"}
 
 
@@ -174,3 +177,17 @@ def check_parameters(sent: Fields) -> None:
 
 def unsupported(where: str, remedy: str) -> InvalidRequest:
     return InvalidRequest(f"{where} is not supported", reason="UNSUPPORTED", remedy=remedy, port=where)
+
+
+def read_metadata(sent: Fields) -> dict[str, str]:
+    """Reads labels of the client.
+
+    Raises:
+        InvalidRequest: they are too many or too long.
+    """
+    found = {key: sent.text(key) for key in sent}
+    too_long = any(len(key) > METADATA_KEY or len(text) > METADATA_VALUE for key, text in found.items())
+    if len(found) > METADATA_ENTRIES or too_long:
+        remedy = f"send up to {METADATA_ENTRIES} entries, keys of {METADATA_KEY}, values of {METADATA_VALUE} characters"
+        refuse("metadata", "is too large", remedy=remedy)
+    return found

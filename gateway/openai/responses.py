@@ -21,6 +21,7 @@ from gateway.openai.request_options import (
     RequestOptions,
     answer_options,
     check_parameters,
+    read_metadata,
     response_format,
     warnings,
 )
@@ -40,9 +41,6 @@ from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, ROLE_ASSISTANT, ROLE_USER, Run, RunSpec, Turn
 from services.common.call_context import current, use_caller
 from services.common.errors import InvalidRequest, NotFound, ServiceError, Unavailable
-
-METADATA_ENTRIES, METADATA_KEY, METADATA_VALUE = 16, 64, 512
-"""Limits of a response's metadata: entries, and characters of keys and values."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
@@ -124,9 +122,10 @@ class ResponseRoutes:
         cancelled when the client disconnects. Progress is reported as a reasoning item.
         """
         sent = await body(request)
-        options = await asyncio.to_thread(_options, sent)
-        with use_caller(models.with_controller_policy(current(), options.model)):
-            spec = await self._spec(sent, options)
+        with use_caller(models.with_controller_policy(current(), sent.text("model"))):
+            spec, options = await self.prepare(sent)
+            if not options.background:
+                spec.on_disconnect = ON_DISCONNECT_CANCEL
             start = self._adapter.start_background if options.background else self._adapter.start_owned
             source = await start(spec, options, idempotency_key)
         response_id = object_id(RESPONSE, source.run_id)
@@ -178,6 +177,15 @@ class ResponseRoutes:
         run = await self._adapter.runs.get(_run_id(response_id))
         return json_response(list_input_items(run, request_site(request)))
 
+    async def prepare(self, sent: Fields) -> tuple[RunSpec, RequestOptions]:
+        """Converts the body of a request to a run.
+
+        Raises:
+            ServiceError: the request is invalid.
+        """
+        options = await asyncio.to_thread(_options, sent)
+        return await self._spec(sent, options), options
+
     async def _spec(self, sent: Fields, options: RequestOptions) -> RunSpec:
         parent = await self._parent(sent)
         with use_caller(await self._adapter.runs.continuation_caller(parent)):
@@ -185,8 +193,6 @@ class ResponseRoutes:
         messages.instruct(spec, sent.text("instructions"))
         spec.parent_run_id = parent
         spec.answer_options.CopyFrom(answer_options(sent, options.form))
-        if not options.background:
-            spec.on_disconnect = ON_DISCONNECT_CANCEL
         return spec
 
     async def _parent(self, sent: Fields) -> str:
@@ -209,20 +215,11 @@ def _options(sent: Fields) -> RequestOptions:
             remedy="leave out store or background",
             port="store",
         )
-    form, metadata = response_format(sent), _metadata(sent.map("metadata"))
+    form, metadata = response_format(sent), read_metadata(sent.map("metadata"))
     instructed = bool(sent.text("instructions"))
     return RequestOptions(
         model=model, instructed=instructed, form=form, background=background, store=store, metadata=metadata
     )
-
-
-def _metadata(sent: Fields) -> dict[str, str]:
-    found = {key: sent.text(key) for key in sent}
-    too_long = any(len(key) > METADATA_KEY or len(text) > METADATA_VALUE for key, text in found.items())
-    if len(found) > METADATA_ENTRIES or too_long:
-        remedy = f"send up to {METADATA_ENTRIES} entries, keys of {METADATA_KEY}, values of {METADATA_VALUE} characters"
-        refuse("metadata", "is too large", remedy=remedy)
-    return found
 
 
 def _run_id(response_id: str) -> str:

@@ -129,3 +129,31 @@ EMBEDDINGS = {
     "usage": {"prompt_tokens": 0, "total_tokens": 0},
 }
 IMAGES = {"created": 1900000000, "data": [{"url": "http://127.0.0.1:8080/v1/artifacts/" + "a" * 64}]}
+
+BATCH_REQUEST = {
+    "input_file_id": "file_5d1c2f8e7a9b40d3c6e1f2a3",
+    "endpoint": "/v1/chat/completions",
+    "completion_window": "24h",
+}
+BATCH = {
+    "id": "batch_5d1c2f8e7a9b40d3c6e1f2a3",
+    "object": "batch",
+    "endpoint": "/v1/chat/completions",
+    "errors": None,
+    "input_file_id": "file_5d1c2f8e7a9b40d3c6e1f2a3",
+    "completion_window": "24h",
+    "status": "completed",
+    "output_file_id": "file_0b2c2f8e7a9b40d3c6e1f2a3",
+    "error_file_id": None,
+    "created_at": 1900000000,
+    "in_progress_at": 1900000001,
+    "expires_at": 1900086400,
+    "cancelling_at": None,
+    "completed_at": 1900000060,
+    "failed_at": None,
+    "expired_at": None,
+    "cancelled_at": None,
+    "request_counts": {"total": 2, "completed": 2, "failed": 0},
+    "metadata": {},
+}
+BATCHES = {"object": "list", "data": [BATCH], "first_id": BATCH["id"], "last_id": BATCH["id"], "has_more": False}

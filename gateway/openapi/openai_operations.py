@@ -233,3 +233,38 @@ IMAGES: dict[str, Any] = {
     **_answer("Links to the pictures, or their content.", _IMAGES, openai_examples.IMAGES),
     **_request_body(_IMAGES_REQUEST, picture={"model": "hugginggpt", "prompt": "A castle on a hill", "n": 1}),
 }
+
+_BATCH_REQUEST = {
+    "type": "object",
+    "required": ["input_file_id", "endpoint", "completion_window"],
+    "properties": {
+        "input_file_id": {**_TEXT, "description": "Id of a JSONL file of requests."},
+        "endpoint": {"enum": ["/v1/chat/completions", "/v1/responses", "/v1/embeddings"]},
+        "completion_window": {"const": "24h"},
+        "metadata": {"type": ["object", "null"], "additionalProperties": _TEXT},
+    },
+}
+_BATCH = {
+    "type": "object",
+    "required": ["id", "object", "endpoint", "input_file_id", "completion_window", "status", "created_at"],
+    "properties": {
+        "id": _TEXT,
+        "object": {"const": "batch"},
+        "status": _TEXT,
+        "output_file_id": _MAYBE_TEXT,
+        "error_file_id": _MAYBE_TEXT,
+        "request_counts": {"type": "object"},
+    },
+}
+_BATCHES = {
+    "type": "object",
+    "required": ["object", "data", "has_more"],
+    "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _BATCH}},
+}
+
+CREATE_BATCH: dict[str, Any] = {
+    **_answer("The batch.", _BATCH, openai_examples.BATCH),
+    **_request_body(_BATCH_REQUEST, chat=openai_examples.BATCH_REQUEST),
+}
+BATCHES = _answer("A page of batches.", _BATCHES, openai_examples.BATCHES)
+BATCH = _answer("The batch.", _BATCH, openai_examples.BATCH)
