@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import grpc
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from gateway.auth.api_keys import ApiKeyCache, Keys
@@ -27,23 +26,6 @@ from services.common.database import Database, sqlite
 if TYPE_CHECKING:
     from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceAsyncStub
 
-_EXPOSED_HEADERS = (
-    "location",
-    "retry-after",
-    "www-authenticate",
-    "x-request-id",
-    "x-run-id",
-    "x-hugginggpt-warning",
-    "x-trace-id",
-    "preference-applied",
-    "content-disposition",
-    "content-range",
-    "etag",
-    "mcp-session-id",
-    *(f"x-ratelimit-{fact}-{what}" for what in ("requests", "tokens") for fact in ("limit", "remaining", "reset")),
-)
-"""Response headers that pages of other origins may read."""
-
 
 @dataclass(frozen=True)
 class AccessControl:
@@ -59,21 +41,17 @@ class AccessControl:
     """Origins of web pages that may call the API (CORS)."""
 
     def http(self, app: ASGIApp, port: int) -> ASGIApp:
-        """Wraps the application in authentication, CORS and, without keys, the origin guard; port is the HTTP port."""
-        guarded: ASGIApp = authentication.AuthenticationMiddleware(
-            app, self.authenticator, self.link_signer, self.callers, quotas=self.quotas, sessions=self.sessions
-        )
-        if self.origins:
-            methods = ("GET", "HEAD", "POST", "DELETE")
-            guarded = CORSMiddleware(
-                guarded,
-                allow_origins=self.origins,
-                allow_methods=methods,
-                allow_headers=["*"],
-                expose_headers=_EXPOSED_HEADERS,
-            )
-        return (
-            OriginGuard(guarded, port, self.origins) if isinstance(self.authenticator, OpenAuthenticator) else guarded
+        """Wraps the application in authentication and limits; port is the HTTP port."""
+        is_open = isinstance(self.authenticator, OpenAuthenticator)
+        return authentication.AuthenticationMiddleware(
+            app,
+            self.authenticator,
+            self.link_signer,
+            self.callers,
+            quotas=self.quotas,
+            sessions=self.sessions,
+            origin_guard=OriginGuard(port, self.origins) if is_open else None,
+            origins=self.origins,
         )
 
     def grpc(self) -> grpc.aio.ServerInterceptor:

@@ -1,4 +1,4 @@
-"""HEAD support for every GET route: the same response without its body."""
+"""The HTTP application: routes, errors, unknown query parameters, and HEAD for every GET route."""
 
 from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from gateway.http.problem import MethodNotAllowed, RouteNotFound, problem_response
 from gateway.openapi import document, swagger_ui
@@ -25,22 +25,19 @@ def offers(scope: Scope, method: str) -> bool:
     return any(route.matches(get_scope)[0] is Match.FULL for route in scope["app"].routes)
 
 
-class HeadMiddleware:
-    """Serves HEAD as GET where no route supports it; a streaming response ends after its headers."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+class Application(FastAPI):
+    """Application that serves HEAD as GET where no route supports it; a streaming response ends after its headers."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD" or offers(scope, "HEAD"):
-            await self._app(scope, receive, send)
+        if scope["type"] != "http" or scope["method"] != "HEAD" or offers({**scope, "app": self}, "HEAD"):
+            await super().__call__(scope, receive, send)
             return
         get_scope = {**scope, "method": "GET"}
         head_response = _HeadResponse(receive, send)
         try:
-            await self._app(get_scope, head_response.receive, head_response.send)
+            await super().__call__(get_scope, head_response.receive, head_response.send)
         finally:
-            scope["route"] = get_scope.get("route")  # for the middleware above, which logs and traces by route
+            scope["route"] = get_scope.get("route")  # for the middleware, which logs and traces by route
 
 
 class _HeadResponse:
@@ -82,7 +79,7 @@ _METHOD_NOT_ALLOWED = 405
 
 def create_app(version: str, routers: Sequence[APIRouter]) -> FastAPI:
     """Creates the application with all routes, its OpenAPI document and its documentation page."""
-    app = FastAPI(
+    app = Application(
         title="HuggingGPT",
         version=version,
         openapi_tags=_TAGS,
@@ -101,7 +98,6 @@ def create_app(version: str, routers: Sequence[APIRouter]) -> FastAPI:
             ClientDisconnect: _client_disconnected,
         },
     )
-    app.add_middleware(HeadMiddleware)
     for router in (*routers, swagger_ui.router(lambda: document.document(app))):
         app.include_router(router)
     return app

@@ -1,13 +1,10 @@
-"""Protects an unauthenticated loopback gateway from requests of web pages on other sites.
-
-A page can reach a loopback port through a DNS name that resolves to it (visible in Host), or through a cross-site form
-or script (visible in Origin). Programs that send no Origin header are served.
-"""
+"""Authentication and limits of HTTP requests: origins, API keys, rate limits and quotas."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,15 +23,23 @@ _HTTP_PORT = 80
 
 
 class OriginGuard:
-    """Rejects requests with a foreign Host or Origin header."""
+    """Rejects requests of web pages on other sites to a loopback gateway without authentication.
 
-    def __init__(self, app: ASGIApp, port: int, origins: Iterable[str] = ()) -> None:
-        self._app = app
+    A page can reach a loopback port through a DNS name that resolves to it (visible in Host), or through a cross-site
+    form or script (visible in Origin). Programs that send no Origin header are served.
+    """
+
+    def __init__(self, port: int, origins: Iterable[str] = ()) -> None:
         self._hosts = {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == _HTTP_PORT else set())
         self._origins = {f"http://{host}" for host in self._hosts} | {origin.lower() for origin in origins}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        hosts, origins = _sent(scope["headers"], b"host"), _sent(scope["headers"], b"origin")
+    def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Checks the Host and Origin headers of a request.
+
+        Raises:
+            PermissionDenied: one of them is foreign.
+        """
+        hosts, origins = _sent(headers, b"host"), _sent(headers, b"origin")
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             raise PermissionDenied(
                 "without authentication the gateway accepts only requests to a loopback host name",
@@ -47,21 +52,47 @@ class OriginGuard:
                 reason="ORIGIN",
                 remedy="use a program or a page of this gateway, or add the origin to GATEWAY_CORS_ORIGINS",
             )
-        await self._app(scope, receive, send)
 
 
 def _sent(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[str]:
     return [value.decode("latin-1").strip().lower() for key, value in headers if key == name]
 
 
+_CORS_METHODS = ("GET", "HEAD", "POST", "DELETE")
+
+_EXPOSED_HEADERS = (
+    "location",
+    "retry-after",
+    "www-authenticate",
+    "x-request-id",
+    "x-run-id",
+    "x-hugginggpt-warning",
+    "x-trace-id",
+    "preference-applied",
+    "content-disposition",
+    "content-range",
+    "etag",
+    "mcp-session-id",
+    *(f"x-ratelimit-{fact}-{what}" for what in ("requests", "tokens") for fact in ("limit", "remaining", "reset")),
+)
+"""Response headers that pages of other origins may read."""
+
 PUBLIC = re.compile(r"/|/(healthz|readyz|openapi\.json|(docs|web)(/.*)?|mcp/uploads/[\w-]+)")
 """Paths that need no key: they are public, or contain a secret of their own (MCP uploads)."""
 
 
 class AuthenticationMiddleware:
-    """Serves each request with its authenticated identity; rejects invalid ones.
+    """Serves each request with its authenticated identity, within its limits; rejects invalid ones.
 
-    Rejections are sent as responses, not raised, so that the outer middleware adds its headers to them.
+    Args:
+        app: the application.
+        authenticator: authenticates API keys and tokens.
+        link_signer: authenticates signed links.
+        callers: creates the caller of each request.
+        quotas: rate limits and quotas of identities.
+        sessions: ends requests whose key is revoked.
+        origin_guard: checks Host and Origin; only for a gateway without authentication.
+        origins: origins of web pages that may call the API (CORS).
     """
 
     def __init__(
@@ -73,6 +104,8 @@ class AuthenticationMiddleware:
         *,
         quotas: Quotas,
         sessions: ActiveSessions,
+        origin_guard: OriginGuard | None = None,
+        origins: Sequence[str] = (),
     ) -> None:
         self._app = app
         self._authenticator = authenticator
@@ -80,8 +113,26 @@ class AuthenticationMiddleware:
         self._callers = callers
         self._quotas = quotas
         self._sessions = sessions
+        self._origin_guard = origin_guard
+        self._serve: ASGIApp = (
+            CORSMiddleware(
+                self._serve_authenticated,
+                allow_origins=origins,
+                allow_methods=_CORS_METHODS,
+                allow_headers=["*"],
+                expose_headers=_EXPOSED_HEADERS,
+            )
+            if origins
+            else self._serve_authenticated
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._origin_guard:
+            self._origin_guard.check(scope["headers"])
+        await self._serve(scope, receive, send)
+
+    async def _serve_authenticated(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Rejections are sent as responses, not raised, so that CORS headers are added to them."""
         if PUBLIC.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
@@ -97,13 +148,13 @@ class AuthenticationMiddleware:
         except ServiceError as error:
             await problem_response(error, scope["path"])(scope, receive, limited_send)
             return
-        await self._serve(identity, scope, receive, limited_send)
+        await self._serve_as(identity, scope, receive, limited_send)
 
     async def _authenticate(self, scope: Scope) -> Identity:
         sent = token(Headers(scope=scope).get("authorization", ""))
         return await self._authenticator.authenticate(sent, (scope.get("client") or ("", 0))[0])
 
-    async def _serve(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_as(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         meter = self._quotas.meter(identity)
         answer = _TrackedResponse(send)
         with (
