@@ -10,16 +10,11 @@ const NAMES = readdirSync(LOGS)
   .filter((name) => name.endsWith(".jsonl"))
   .map((name) => name.replace(".jsonl", ""));
 
-/** Status codes are not part of the recorded Run objects. */
-function withoutCode(key, value) {
-  return key === "code" ? undefined : value;
-}
-
 function events(name) {
   return readFileSync(new URL(`${name}.jsonl`, LOGS), "utf8")
     .trim()
     .split("\n")
-    .map((line) => JSON.parse(line, withoutCode));
+    .map((line) => JSON.parse(line));
 }
 
 function folded(name, count = Infinity) {
