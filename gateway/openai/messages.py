@@ -14,6 +14,7 @@ from gateway.core.files import FileService
 from gateway.core.media_types import HEAD_BYTES, sniff, suffix
 from gateway.core.uploads import Allowance, normalized_type, store_file
 from gateway.json_text import checked_text, refuse
+from gateway.openai.prompt_shortcuts import read_retrieval
 from gateway.openai.request_body import Fields
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
 from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Role, RunSpec, Turn
@@ -104,6 +105,11 @@ class MessageParts:
         return await store_file(
             self._store, call_context.current().tenant, name, _stream(content), allowance, stated_type=media_type
         )
+
+    async def store_passage(self, source: str, text: str, allowance: Allowance) -> Artifact:
+        """Stores a passage that a front end retrieved from a file."""
+        name, tenant = source if source.endswith(".txt") else f"{source}.txt", call_context.current().tenant
+        return await store_file(self._store, tenant, name, _stream(text.encode()), allowance, stated_type="text/plain")
 
     async def _linked_artifacts(self, text: str) -> list[Artifact]:
         """Finds the artifacts linked in a text: clients that send the history have no other reference to them."""
@@ -219,6 +225,8 @@ ROLES: "Mapping[str, Role.ValueType]" = {
 }
 """Roles of turns. Instructions become user turns at the start."""
 
+_INSTRUCTIONS = frozenset({"system", "developer"})
+
 _IGNORED_ITEMS = frozenset({"reasoning", "function_call", "function_call_output", "item_reference"})
 """Items of a response that are not messages."""
 
@@ -244,10 +252,15 @@ async def of_messages(messages: "Sequence[Fields]", parts: MessageParts, where: 
     if last is None or any(each.text("role") == "assistant" for each in messages[last:]):
         refuse(where, "does not end with a user message", remedy="send the user's request as the last message")
     allowance, spec = parts.allowance(), RunSpec()
+    retrieved: list[Artifact] = []
     for index, message in enumerate(messages):
         content = await parts.read_content(message.get("content"), message.place("content"), allowance)
+        retrieval = read_retrieval(content.text) if index == last or message.text("role") in _INSTRUCTIONS else None
+        if retrieval and (retrieval.question or index != last):
+            retrieved += [await parts.store_passage(*each, allowance) for each in retrieval.passages.items()]
+            content = MessageContent(retrieval.question, content.files)
         if index == last:
-            _set_request(spec, content)
+            _set_request(spec, MessageContent(content.text, [*content.files, *retrieved]))
         else:
             _add_turn(spec, _role(message), content)
     return spec

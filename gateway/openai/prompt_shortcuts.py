@@ -1,8 +1,9 @@
-"""Answers housekeeping prompts of chat front ends (titles, tags, follow-ups) without a run."""
+"""Prompts of chat front ends: titles, tags and the like are answered without a run, retrieved passages become files."""
 
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from gateway.json_encoder import dumps
 from protos.hugginggpt.v1.event_pb2 import AnswerChunk, RunAccepted, RunEnded, RunEvent
@@ -21,6 +22,9 @@ _USER_LINE = re.compile(r"^[^\S\n]*(?:USER|Human|User)[^\S\n]*:[^\S\n]*(.+)", re
 """Matches within one line, so that blank lines cause no backtracking."""
 _KEYS = re.compile(r'\{\s*"(title|tags|follow_ups|queries|prompt|text|tool_calls|emoji)"\s*:')
 
+_EMOJI = re.compile(r"Your task is to reflect the speaker's likely facial expression through a fitting emoji\b")
+_NEUTRAL_EMOJI = "💬"
+
 _TITLE = re.compile(
     r"\b(?:title|name)\b.{0,40}\b(?:the|this|our|following)\b.{0,20}\b(?:conversation|chat|discussion|dialogue)\b"
     r"|\b(?:the|this|our|user's)\b.{0,20}\b(?:conversation|chat)\b.{0,30}\b(?:a|as a|into a)\b.{0,20}"
@@ -36,7 +40,9 @@ def answer(spec: RunSpec) -> str | None:
     if spec.inputs or spec.plan.tasks:
         return None
     prompt = spec.request
-    if _OPENING.match(prompt) and (key := _KEYS.search(prompt)):
+    if _EMOJI.match(prompt):
+        return _NEUTRAL_EMOJI
+    if _OPENING.match(prompt) and (key := _KEYS.search(_before_history(prompt))):
         return dumps({key[1]: _VALUES[key[1]](_first_user_message(spec))}).decode()
     if _OPENING.match(prompt) and "title" in prompt[:_TITLE_ORDER_CHARACTERS].lower():
         return _title(_first_user_message(spec))
@@ -78,6 +84,12 @@ def _history(prompt: str) -> str:
     return prompt[begins.end() : ends.start()] if begins and ends else prompt
 
 
+def _before_history(prompt: str) -> str:
+    """The instructions of a prompt: what stands before its history, which could contain the same keys."""
+    begins = _HISTORY_BEGINS.search(prompt)
+    return prompt[: begins.start()] if begins else prompt
+
+
 def _title(topic: str) -> str:
     words = re.sub(r"[#*_`\"“”<>\[\]{}]|https?://\S+", " ", topic).split()
     title = " ".join(words[:TITLE_WORDS])[:_MAX_TITLE].rstrip(" .,;:!?")
@@ -104,5 +116,53 @@ _VALUES: Mapping[str, Callable[[str], object]] = {
     "tool_calls": _none,
     "prompt": str,
     "text": _nothing,
-    "emoji": lambda _first_user_message: "💬",
+    "emoji": lambda _first_user_message: _NEUTRAL_EMOJI,
 }
+
+
+# ---------------------------------------------------------------- retrieval
+
+_RETRIEVAL = re.compile(
+    r"### Task:\s*Respond to the user query using the provided context\b|A semantic search was executed\b"
+)
+"""Sentences of the retrieval templates of Open WebUI and LibreChat."""
+
+_CONTEXT_BEGINS, _CONTEXT_ENDS = "<context>", "</context>"
+_SOURCE = re.compile(r"<source\b([^>]*)>(.*?)</source>", re.DOTALL)
+_SOURCE_NAME = re.compile(r"\bname=\"([^\"]{1,200})\"")
+_TAGS = re.compile(r"</?(?:source|source_id|source_context|contextItem|user_query|file|filename|files)\b[^<>]{0,400}>")
+_CDATA = re.compile(r"<!\[CDATA\[|\]\]>")
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """A message that a front end built from retrieved passages.
+
+    Args:
+        question: what the user wrote; empty if the passages are a message of their own.
+        passages: texts by the name of their file.
+    """
+
+    question: str
+    passages: Mapping[str, str]
+
+
+def read_retrieval(text: str) -> Retrieval | None:
+    """Separates retrieved passages from the user's question; None for any other message."""
+    if not _RETRIEVAL.search(text):
+        return None
+    begin, end = text.find(f"{_CONTEXT_BEGINS}\n"), text.rfind(_CONTEXT_ENDS)
+    if not 0 <= begin < end:
+        return None
+    context = text[begin + len(_CONTEXT_BEGINS) : end]
+    passages: dict[str, str] = {}
+    for found in _SOURCE.finditer(context):
+        named = _SOURCE_NAME.search(found[1])
+        name = named[1] if named else "context"
+        passages[name] = f"{passages.get(name, '')}\n\n{_plain(found[2])}".strip()
+    passages = passages or {"context": _plain(context)}
+    return Retrieval(_plain(text[end + len(_CONTEXT_ENDS) :]), {name: each for name, each in passages.items() if each})
+
+
+def _plain(text: str) -> str:
+    return _CDATA.sub("", _TAGS.sub("", text)).strip()
