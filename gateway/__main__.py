@@ -108,7 +108,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             artifact_routes = ArtifactRoutes(store, presign=settings.presign)
             file_resolver = FileResolver(store, files, url_fetcher, settings.files_bytes)
             items = ItemPreparer(validator, file_resolver)
-            openai = RunAdapter(runs, validator, MessageParts(store, files, url_fetcher, settings.files_bytes))
+            openai = RunAdapter(runs, validator, MessageParts(store, file_resolver))
             media = MediaRoutes(openai, catalog, store, settings.upload_bytes)
             endpoints = Endpoints(ChatRoutes(openai), ResponseRoutes(openai), media)
             openai_batches = BatchStore(database)

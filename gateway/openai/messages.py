@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from gateway.core.file_references import UrlFetcher
-from gateway.core.files import FileService
+from gateway.core.file_references import FileReference, FileResolver
 from gateway.core.media_types import HEAD_BYTES, sniff, suffix
 from gateway.core.uploads import Allowance, normalized_type, store_file
 from gateway.json_text import checked_text, refuse
@@ -47,20 +46,16 @@ class MessageParts:
 
     Args:
         store: artifact store.
-        files: files uploaded before.
-        fetching: downloads URLs.
-        files_bytes: size limit of all files of a request.
+        file_resolver: resolves files given by id or URL.
     """
 
-    def __init__(self, store: ArtifactStore, files: FileService, fetching: UrlFetcher, files_bytes: int) -> None:
+    def __init__(self, store: ArtifactStore, file_resolver: FileResolver) -> None:
         self._store = store
-        self._files = files
-        self._fetching = fetching
-        self._files_bytes = files_bytes
+        self._file_resolver = file_resolver
 
     def allowance(self) -> Allowance:
         """A new allowance for the files of one request."""
-        return Allowance(self._files_bytes)
+        return self._file_resolver.allowance()
 
     async def read_content(self, content: Any, where: str, allowance: Allowance) -> MessageContent:
         """Reads the content of a message: a string, or a list of parts.
@@ -91,15 +86,15 @@ class MessageParts:
 
     async def _file(self, sent: "_FilePart", allowance: Allowance) -> Artifact:
         if sent.file_id:
-            allowance.add_file()
             artifact = Artifact()
-            artifact.CopyFrom((await self._files.get(sent.file_id)).artifact)
+            reference = FileReference("file_id", sent.file_id, sent.where)
+            artifact.CopyFrom(await self._file_resolver.fetch(reference, allowance))
             artifact.name = sent.name or artifact.name
             return artifact
         if not sent.data and not sent.url:
             refuse(sent.where, "has no file", remedy="send the file's data, URL or file_id")
         if sent.url and not sent.url.startswith("data:"):
-            return await self._fetching.fetch(sent.url, allowance=allowance)
+            return await self._file_resolver.fetch(FileReference("url", sent.url, sent.where), allowance)
         content, media_type = await _decode(sent)
         name = sent.name or _name(sent.family, media_type, content)
         return await store_file(
