@@ -97,7 +97,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
     """Executes the runs, or the batches, whose leases this process holds.
 
     Args:
-        store: stores the leases.
+        source: claims, renews and releases the leases in the journal.
         executor: executes a run or batch to its end.
         active: empty; the manager stores in it what this process executes, by ID.
         lease_seconds: length of a lease; leases are renewed after a third of it.
@@ -105,7 +105,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
 
     def __init__(
         self,
-        store: LeaseSource[ClaimT, HeldT],
+        source: LeaseSource[ClaimT, HeldT],
         executor: Executor[HeldT],
         active: dict[str, HeldT],
         *,
@@ -116,7 +116,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
         self.is_closed = False
         """Whether this process stops, and executes nothing more."""
         self._active = active
-        self._store = store
+        self._source = source
         self._executor = executor
         self._lease_seconds = lease_seconds
         self._executing: dict[HeldT, asyncio.Task[None]] = {}
@@ -130,7 +130,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
             (self._follow_changes, "changes"),
             (self._claim_periodically, "takeover"),
         ):
-            name = f"{self._store.kind} {what}"
+            name = f"{self._source.kind} {what}"
             # An empty context: what is claimed does not belong to the request that opens the manager.
             self._loops.append(asyncio.create_task(supervise(loop, name=name), name=name, context=Context()))
         return self
@@ -174,9 +174,9 @@ class LeaseManager(Generic[ClaimT, HeldT]):
         loops, self._loops = self._loops, []
         await _cancel([*loops, *self._executing.values()])
         try:
-            await self._store.release()
+            await self._source.release()
         except Unavailable as error:
-            log.warning("leases not released: journal unavailable", kind=self._store.kind, error=error.message)
+            log.warning("leases not released: journal unavailable", kind=self._source.kind, error=error.message)
 
     async def _execute(self, held: HeldT) -> None:
         """Executes a run or batch; ends it as FAILED if that has failed repeatedly."""
@@ -185,7 +185,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
         except Exception as error:
             if not self._failed_takeovers.add(held.id, error):
                 raise
-            with self._store.use_trace(held):
+            with self._source.use_trace(held):
                 await self._fail(held, error)
         else:
             self._failed_takeovers.forget(held.id)
@@ -196,16 +196,16 @@ class LeaseManager(Generic[ClaimT, HeldT]):
         del self._executing[held]
         if self._active.get(held.id) is held:
             del self._active[held.id]
-        self._store.released(held)
+        self._source.released(held)
         if on_release:
             on_release(held)
         if not executing.cancelled() and (error := executing.exception()):
-            with self._store.use_trace(held):
+            with self._source.use_trace(held):
                 log.error("released after an internal error", **self._ids(held), exc_info=error)
 
     async def _renew_periodically(self) -> None:
         """Renews the leases of this process; stops what has lost its lease or cannot be renewed."""
-        kind, renewed = self._store.kind, time.monotonic()
+        kind, renewed = self._source.kind, time.monotonic()
         while True:
             try:
                 started = time.monotonic()
@@ -226,23 +226,23 @@ class LeaseManager(Generic[ClaimT, HeldT]):
 
     async def _renew(self) -> None:
         active = dict(self._active)
-        fences = await asyncio.shield(self._store.renew(active))
+        fences = await asyncio.shield(self._source.renew(active))
         for id_, held in active.items():
             if fences.get(id_) != held.fence and held in self._executing:
-                with self._store.use_trace(held):
+                with self._source.use_trace(held):
                     log.warning("lease lost", **self._ids(held))
                 self._executing[held].cancel()
 
     async def _follow_changes(self) -> None:
         """Claims leases whenever there may be some without an owner."""
-        async for _ in self._store.changes(self._active):
+        async for _ in self._source.changes(self._active):
             self.claim_now()
 
     async def _claim_periodically(self) -> None:
         """Claims leases without an owner, at the latest after a third of a lease."""
         while True:
             self._claim_due.clear()
-            while claimed := await self._store.claim(self._active):
+            while claimed := await self._source.claim(self._active):
                 for each in claimed:
                     await self._take_over(each)
             with contextlib.suppress(TimeoutError):
@@ -252,7 +252,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
     async def _take_over(self, claimed: ClaimT) -> None:
         """Continues a run or batch; if that fails its lease expires, and after several failures it ends."""
         try:
-            held = await self._store.load(claimed)
+            held = await self._source.load(claimed)
         except Unavailable as error:
             log.warning("takeover failed: journal unavailable", **self._ids(claimed), error=error.message)
         except Exception as error:  # noqa: BLE001  # after several failures it ends the run or batch
@@ -264,9 +264,9 @@ class LeaseManager(Generic[ClaimT, HeldT]):
 
     async def _fail(self, lease: Lease, error: Exception) -> None:
         """Ends a run or batch that cannot be continued; if the journal is unavailable, a later attempt does."""
-        failure, ids = takeover_failure(self._store.kind, error), self._ids(lease)
+        failure, ids = takeover_failure(self._source.kind, error), self._ids(lease)
         try:
-            await self._store.fail(lease, failure)
+            await self._source.fail(lease, failure)
         except Unavailable as unavailable:
             log.warning("failure not stored: journal unavailable", **ids, error=unavailable.message)
         except Exception:
@@ -277,7 +277,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
 
     def _ids(self, lease: Lease) -> dict[str, str]:
         """The field of log events that names a run or batch."""
-        return {f"{self._store.kind}_id": lease.id}
+        return {f"{self._source.kind}_id": lease.id}
 
 
 async def _cancel(tasks: "Collection[asyncio.Task[None]]") -> None:
