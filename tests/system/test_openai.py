@@ -1,6 +1,7 @@
 """OpenAI's client library with a local stack."""
 
 import base64
+import json
 import re
 from collections.abc import AsyncIterator
 from typing import Any, Literal
@@ -55,6 +56,13 @@ async def test_structured_output_without_llm_is_refused_with_the_reason(client: 
     content: Any = response.output[-1]
     assert response.output_parsed is None
     assert "answers are written without an LLM here" in content.content[0].refusal
+
+
+@pytest.mark.parametrize("name", ["open_webui_retrieval", "librechat_retrieval"])
+async def test_question_about_retrieved_passages_is_answered_from_them(client: AsyncOpenAI, name: str) -> None:
+    body = json.loads((DATA / "chat_front_ends" / f"{name}.json").read_text())
+    completion = await client.chat.completions.create(**body)
+    assert "3 September" in (completion.choices[0].message.content or "")
 
 
 async def test_background_response_can_be_streamed_later(client: AsyncOpenAI) -> None:
