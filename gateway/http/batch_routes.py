@@ -171,7 +171,7 @@ class BatchRoutes:
         """
         batch = await self._batches.get(batch_id)
         if batch.HasField("end_time") and last_event_id == batch_results.last_event_id(batch):
-            return Response(status_code=204)  # tells EventSource clients not to reconnect
+            return Response(status_code=204)  # EventSource clients then do not reconnect
         return BatchStream(await self._batches.watch(batch_id))
 
     async def cancel_pipeline_batch(self, batch_id: BatchId) -> Response:

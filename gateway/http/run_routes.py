@@ -165,7 +165,7 @@ class RunRoutes:
         feed = await self._runs.watch(run_id, max(after, int(last_event_id or 0)))
         if feed.ended:
             feed.stop()
-            return Response(status_code=204)  # tells EventSource clients not to reconnect
+            return Response(status_code=204)  # EventSource clients then do not reconnect
         return EventStream(feed)
 
     async def cancel_run(self, run_id: RunId) -> Response:

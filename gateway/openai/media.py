@@ -63,7 +63,7 @@ class MediaRoutes:
 
     Args:
         adapter: starts runs.
-        catalog: tells which tasks are offered.
+        catalog: lists the available tasks.
         store: artifact store.
         upload_bytes: maximum size of a recording.
     """

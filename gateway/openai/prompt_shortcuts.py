@@ -85,7 +85,7 @@ def _history(prompt: str) -> str:
 
 
 def _before_history(prompt: str) -> str:
-    """The instructions of a prompt: what stands before its history, which could contain the same keys."""
+    """The instructions of a prompt, without its history, which could contain the same keys."""
     begins = _HISTORY_BEGINS.search(prompt)
     return prompt[: begins.start()] if begins else prompt
 

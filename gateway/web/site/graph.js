@@ -97,18 +97,18 @@ export class Graph {
     this._nodes = new Map(
       nodes.map((id) => [id, this._node(run, id, at(plan.places.get(id) || { along: 0, across: 0 }), size)]),
     );
-    const room = at(plan);
+    const extent = at(plan);
     const drawing = svg(
       "svg",
       {
-        width: room.x + 2 * MARGIN,
-        height: room.y + 2 * MARGIN,
-        viewBox: `${-MARGIN} ${-MARGIN} ${room.x + 2 * MARGIN} ${room.y + 2 * MARGIN}`,
+        width: extent.x + 2 * MARGIN,
+        height: extent.y + 2 * MARGIN,
+        viewBox: `${-MARGIN} ${-MARGIN} ${extent.x + 2 * MARGIN} ${extent.y + 2 * MARGIN}`,
       },
       ...this._edges.map(({ line }) => line),
       ...[...this._nodes.values()].map(({ element }) => element),
     );
-    drawing.style.minWidth = `${READABLE * room.x}px`;
+    drawing.style.minWidth = `${READABLE * extent.x}px`;
     for (const [id, node] of this._nodes) node.light(run, id);
     this.element.replaceChildren(drawing);
     for (const node of this._nodes.values()) node.fit();
