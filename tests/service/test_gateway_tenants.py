@@ -54,6 +54,7 @@ LISTS = {
     "GET /v1/webhooks",
     "GET /v1/pipelines",
     "GET /v1/pipeline-batches",
+    "GET /v1/batches",
 }
 """Routes that list objects of the caller's tenant."""
 
@@ -64,6 +65,11 @@ MAKE = {
     "POST /v1/responses",
     "POST /v1/webhooks",
     "POST /v1/pipeline-batches",
+    "POST /v1/batches",
+    "POST /v1/embeddings",
+    "POST /v1/audio/transcriptions",
+    "POST /v1/audio/speech",
+    "POST /v1/images/generations",
     "PUT /v1/pipelines/{name}",
     "POST /mcp",
 }
@@ -82,6 +88,7 @@ NAMING: list[tuple[str, dict[str, Any]]] = [
         "/v1/pipeline-batches",
         {"plan": [{"id": 1, "task": "image-to-text", "arguments": {"image": OF_A}}], "items": NOTE},
     ),
+    ("/v1/batches", {"input_file_id": "{file_id}", "endpoint": "/v1/embeddings", "completion_window": "24h"}),
     ("/v1/responses", {"model": "hugginggpt", "input": "x", "previous_response_id": "{response_id}"}),
     (
         "/v1/responses",
@@ -125,11 +132,14 @@ class TenantObjects:
         webhook = await self.gateway.http.post("/v1/webhooks", json=webhook_spec, headers=bearer(self.a))
         plan = [{"id": 1, "task": "summarization", "arguments": {"text": {"input": "note"}}}]
         await self.gateway.http.put("/v1/pipelines/of-a", json={"plan": plan}, headers=bearer(self.a))
+        openai_batch_spec = {"endpoint": "/v1/embeddings", "input_file_id": file["id"], "completion_window": "24h"}
+        openai_batch = await self.gateway.http.post("/v1/batches", json=openai_batch_spec, headers=bearer(self.a))
         batch_spec = {"pipeline": {"name": "of-a"}, "items": NOTE}
         batch = await self.gateway.http.post("/v1/pipeline-batches", json=batch_spec, headers=bearer(self.a))
         self.ids = {
             "name": "of-a",
             "batch_id": batch.json()["batch_id"],
+            "openai_batch_id": openai_batch.json()["id"],
             "again_id": again["again_run_id"],
             "run_id": run["run_id"],
             "conversation_id": run["conversation_id"],
@@ -137,7 +147,7 @@ class TenantObjects:
             "file_id": file["id"],
             "webhook_id": webhook.json()["id"],
             "sha256": file["artifact"]["sha256"],
-            "secret": "of-nobody",
+            "secret": "unknown",
         }
 
     def filled(self, template: Any) -> Any:
@@ -154,7 +164,7 @@ class TenantObjects:
     def routes(self) -> Iterator[str]:
         for route in flat(self.gateway.app.routes):
             for method in getattr(route, "methods", None) or ("ANY",):
-                yield f"{method} {route.path}"
+                yield f"{method} {route.path.replace('/v1/batches/{batch_id}', '/v1/batches/{openai_batch_id}')}"
 
 
 @pytest.fixture
@@ -177,7 +187,7 @@ async def test_routes_hide_objects_of_other_tenants(tenant_objects: TenantObject
         if route in COMMON | LISTS | MAKE:
             continue
         there = tenant_objects.filled(path)
-        assert "{" not in there, f"{route} is new: say in this test what it has of a tenant's"
+        assert "{" not in there, f"{route} is new: add the ids of its path to this test"
         body = dict[str, str]() if method == "POST" else None
         response = await tenant_objects.gateway.http.request(method, there, headers=bearer(tenant_objects.b), json=body)
         assert response.status_code == 404, (route, response.text)
