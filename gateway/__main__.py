@@ -44,11 +44,11 @@ from gateway.mcp.upload_tokens import UploadTokens
 from gateway.openai.batch_store import BatchStore
 from gateway.openai.batches import BatchWorker, Endpoints, OpenAIBatchRoutes
 from gateway.openai.chat import ChatRoutes
-from gateway.openai.media import MediaRoutes
 from gateway.openai.messages import MessageParts
 from gateway.openai.models import ModelRoutes
 from gateway.openai.responses import ResponseRoutes
 from gateway.openai.run_adapter import RunAdapter
+from gateway.openai.task_routes import TaskRoutes
 from gateway.provenance.verification import Verifier
 from gateway.settings import Settings
 from gateway.web.site_files import Site, UnknownAddressMiddleware
@@ -109,7 +109,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             file_resolver = FileResolver(store, files, url_fetcher, settings.files_bytes)
             items = ItemPreparer(validator, file_resolver)
             openai = RunAdapter(runs, validator, MessageParts(store, file_resolver))
-            media = MediaRoutes(openai, catalog, store, settings.upload_bytes)
+            media = TaskRoutes(openai, catalog, store, settings.upload_bytes)
             endpoints = Endpoints(ChatRoutes(openai), ResponseRoutes(openai), media)
             openai_batches = BatchStore(database)
             upload_tokens = UploadTokens(database, access.authenticator)

@@ -61,7 +61,7 @@ class WorkerProcess:
         with theirs:
             path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
             self._process = subprocess.Popen(  # noqa: S603  # our own module
-                (sys.executable, "-P", "-m", "experts.host.worker", str(theirs.fileno())),
+                (sys.executable, "-P", "-m", "experts.host.worker_main", str(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, "PYTHONPATH": path},

@@ -1,4 +1,4 @@
-"""Results of a batch, one line per item: JSON Lines, or CSV for spreadsheets."""
+"""Results of a batch as JSON Lines or CSV, its summary, and its states as server-sent events."""
 
 import csv
 import io

@@ -41,7 +41,7 @@ _SERVER_ERROR = 500
 
 
 @dataclass
-class Request:
+class ObservedRequest:
     """An HTTP request in progress."""
 
     scope: Scope
@@ -72,9 +72,9 @@ class Request:
 
 
 @contextmanager
-def observe_request(scope: Scope) -> Iterator[Request]:
+def observe_request(scope: Scope) -> Iterator[ObservedRequest]:
     """Opens the request's span below the caller's trace context, and records its duration when it ends."""
-    request = Request(scope)
+    request = ObservedRequest(scope)
     if scope["path"] in _UNTRACED:
         yield request
         return
@@ -139,7 +139,7 @@ class RequestContextMiddleware:
 
 
 class _TrackedResponse:
-    def __init__(self, send: Send, request_id: str, request: Request) -> None:
+    def __init__(self, send: Send, request_id: str, request: ObservedRequest) -> None:
         self._send = send
         self._request_id = request_id
         self._request = request

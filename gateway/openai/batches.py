@@ -24,13 +24,13 @@ from gateway.json_encoder import dumps
 from gateway.json_text import loads, refuse
 from gateway.openai.batch_store import LEASE_SECONDS, Batch, BatchStore, Counts, batch_errors, caller_of
 from gateway.openai.chat import ChatRoutes, Completion
-from gateway.openai.media import MediaRoutes
 from gateway.openai.models import with_controller_policy
 from gateway.openai.request_body import Fields, body
 from gateway.openai.request_options import RequestOptions, read_metadata
 from gateway.openai.response_projection import projection
 from gateway.openai.responses import ResponseRoutes
 from gateway.openai.run_adapter import RunAdapter
+from gateway.openai.task_routes import TaskRoutes
 from gateway.openapi import openai_operations
 from protos.hugginggpt.run_state import RunFold
 from protos.hugginggpt.v1.run_pb2 import RunSpec
@@ -172,7 +172,7 @@ class Endpoints:
 
     chat: ChatRoutes
     responses: ResponseRoutes
-    media: MediaRoutes
+    media: TaskRoutes
 
     async def prepare(self, endpoint: str, sent: Fields) -> tuple[RunSpec, RequestOptions]:
         """Converts the body of a request to a run.

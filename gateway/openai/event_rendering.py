@@ -1,4 +1,4 @@
-"""Ids of OpenAI objects: the run id with another prefix, so that no table is needed."""
+"""Renders run events as reasoning and answer text of OpenAI objects, whose ids are run ids with another prefix."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

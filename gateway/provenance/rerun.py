@@ -1,4 +1,4 @@
-"""Metadata of a rerun: the original run, and why some of its tasks are left out."""
+"""Reruns of a run: which of its tasks are left out and why, and the spec of the new run."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping

@@ -153,7 +153,7 @@ class BatchRunner:
                 cancelling = group.create_task(self._cancel_on_command(starting), name=f"cancel-{self._batch.id}")
                 await self._wait_started(starting)
                 while self._active:
-                    await self._wait_for_end()
+                    await self._wait_for_an_item()
                 cancelling.cancel()
         finally:
             self._is_closed = True
@@ -191,7 +191,7 @@ class BatchRunner:
         """Waits for slots, of the batch and of the process; returns how many it holds then."""
         while len(self._active) >= self._max_active:
             self._waiting_for = ""
-            await self._wait_for_end()
+            await self._wait_for_an_item()
         count = min(self._max_active - len(self._active), START_LIMIT)
         return await self._shared.slots.acquire(self._batch.caller, count, self._set_waiting_for)
 
@@ -236,9 +236,9 @@ class BatchRunner:
     def _watch(self, run_id: str, *, slots: int) -> None:
         """Waits for the end of a run that another process may execute."""
         self._active.add(run_id)
-        self._watching.create_task(self._wait_until_ended(run_id, slots), name=f"watch-{run_id}")
+        self._watching.create_task(self._watch_item(run_id, slots), name=f"watch-{run_id}")
 
-    async def _wait_until_ended(self, run_id: str, slots: int) -> None:
+    async def _watch_item(self, run_id: str, slots: int) -> None:
         try:
             with contextlib.suppress(NotFound):  # it was deleted as soon as it had ended
                 await self._runs.wait_until_ended(run_id)
@@ -250,7 +250,7 @@ class BatchRunner:
         self._active.discard(run_id)
         self._run_ended.set()
 
-    async def _wait_for_end(self) -> None:
+    async def _wait_for_an_item(self) -> None:
         self._run_ended.clear()
         await self._run_ended.wait()
 
@@ -331,7 +331,7 @@ class BatchPlanner:
         try:
             if not (run_id := await self._start(await self._spec(batch), batch.id)):
                 return CANCELLED
-            await self._wait_until_ended(run_id, batch.id)
+            await self._wait_for_planning(run_id, batch.id)
             run = await self._runs.get(run_id)
             if run.state != RUN_STATE_COMPLETED:
                 return run.failure
@@ -374,7 +374,7 @@ class BatchPlanner:
                 return run_id
         return ""
 
-    async def _wait_until_ended(self, run_id: str, batch_id: str) -> None:
+    async def _wait_for_planning(self, run_id: str, batch_id: str) -> None:
         """Waits until the run that plans has ended; a command to cancel the batch cancels it."""
 
         async def cancel_on_command() -> None:

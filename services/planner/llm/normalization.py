@@ -65,7 +65,7 @@ Arguments = Mapping[str, Argument]
 
 
 @dataclass(frozen=True, slots=True)
-class RepairContext:
+class NormalizationContext:
     """Everything a task may refer to."""
 
     catalogue: Catalogue
@@ -83,7 +83,7 @@ class NormalizedTask:
     parameters_json: str
 
 
-def normalize_task(parsed: ParsedTask, context: RepairContext) -> NormalizedTask | list[Fault]:
+def normalize_task(parsed: ParsedTask, context: NormalizationContext) -> NormalizedTask | list[Fault]:
     """Repairs and validates a parsed task; returns all faults if it cannot run."""
     name = match_task(parsed.task, context.catalogue)
     if name is None:
@@ -91,7 +91,7 @@ def normalize_task(parsed: ParsedTask, context: RepairContext) -> NormalizedTask
     return _normalize(parsed, context.catalogue[name], context)
 
 
-def waits_for(parsed: ParsedTask, context: RepairContext) -> set[int]:
+def waits_for(parsed: ParsedTask, context: NormalizationContext) -> set[int]:
     """Ids of the tasks that a task depends on: its references, and its declared dependencies if a port is empty."""
     ids = {
         meaning.wire_id
@@ -105,7 +105,7 @@ def waits_for(parsed: ParsedTask, context: RepairContext) -> set[int]:
     return ids
 
 
-def _normalize(parsed: ParsedTask, spec: Spec, context: RepairContext) -> NormalizedTask | list[Fault]:
+def _normalize(parsed: ParsedTask, spec: Spec, context: NormalizationContext) -> NormalizedTask | list[Fault]:
     binding = bind_arguments(parsed, spec, context.names, context.inputs)
     given, faults = _ports(parsed, binding, context)
     parameters, parameter_faults = _convert_parameters(binding.parameters, spec, context.names)
@@ -118,7 +118,9 @@ def _normalize(parsed: ParsedTask, spec: Spec, context: RepairContext) -> Normal
     return NormalizedTask(spec, tuple(pieces), json.dumps(parameters, ensure_ascii=False) if parameters else "")
 
 
-def _ports(parsed: ParsedTask, binding: Binding, context: RepairContext) -> tuple[dict[str, list[Single]], list[Fault]]:
+def _ports(
+    parsed: ParsedTask, binding: Binding, context: NormalizationContext
+) -> tuple[dict[str, list[Single]], list[Fault]]:
     given: dict[str, list[Single]] = {}
     faults: dict[str, list[Fault]] = {port.name: [_missing_port(port, binding.spec)] for port in binding.missing}
     for port in binding.spec.inputs:
@@ -162,7 +164,7 @@ _STATEMENT_PORTS = {"question", "instruction"}
 
 
 def _resolve_port(
-    port: Port, interpretations: Sequence[Interpretation], context: RepairContext
+    port: Port, interpretations: Sequence[Interpretation], context: NormalizationContext
 ) -> tuple[list[Single], list[Fault]]:
     """Resolves the values written for a port; returns arguments and faults."""
     if port.modality is Modality.JSON and all(isinstance(item, JsonLiteral | TextLiteral) for item in interpretations):
@@ -179,7 +181,7 @@ def _resolve_port(
 
 
 def _infer_port_value(
-    port: Port, needs: Sequence[int] | None, used: Collection[Single], context: RepairContext
+    port: Port, needs: Sequence[int] | None, used: Collection[Single], context: NormalizationContext
 ) -> list[Single] | None:
     """Returns the only unused input or output that fits a port; declared dependencies first. None if ambiguous."""
     if port.modality is Modality.TEXT and port.name in _STATEMENT_PORTS:
@@ -210,7 +212,7 @@ def _missing_port(port: Port, spec: Spec) -> Fault:
 
 
 def _outputs(
-    port: Port, groups: Sequence[Sequence[Task]], used: Collection[Single], context: RepairContext
+    port: Port, groups: Sequence[Sequence[Task]], used: Collection[Single], context: NormalizationContext
 ) -> Iterator[list[Single]]:
     for group in groups:
         spec = context.catalogue.get(group[0].task)
@@ -226,7 +228,7 @@ def _fitting(port: Port, inputs: Mapping[str, Value]) -> list[str]:
 # ---------------------------------------------------------------- written values
 
 
-def _single(port: Port, item: Interpretation, context: RepairContext) -> list[Single] | Fault:
+def _single(port: Port, item: Interpretation, context: NormalizationContext) -> list[Single] | Fault:
     if isinstance(item, OutputReference):
         return _output(port, item, context)
     if isinstance(item, InputReference):
@@ -236,7 +238,7 @@ def _single(port: Port, item: Interpretation, context: RepairContext) -> list[Si
     return _rejected(port, item, context.inputs)
 
 
-def _output(port: Port, pointer: OutputReference, context: RepairContext) -> list[Single] | Fault:
+def _output(port: Port, pointer: OutputReference, context: NormalizationContext) -> list[Single] | Fault:
     group = context.plan.groups.get(pointer.wire_id)
     if not group:
         message = f"port {port.name} refers to task {pointer.wire_id}, which is not there"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from services.planner.llm.json_stream import RawTask
-from services.planner.llm.normalization import NormalizedTask, RepairContext, normalize_task, waits_for
+from services.planner.llm.normalization import NormalizationContext, NormalizedTask, normalize_task, waits_for
 from services.planner.llm.plan_format import ParsedTask, parse_task
 from services.planner.llm.values import InputNames
 from services.planner.plan import HARD_LIMIT, Task, Value
@@ -57,7 +57,7 @@ class PlanRepairer:
         resolved: Callable[[Task], Task] = lambda task: task,
     ) -> None:
         self._plan = plan or PlanAssembler()
-        self._context = RepairContext(catalogue, inputs, InputNames(inputs), self._plan)
+        self._context = NormalizationContext(catalogue, inputs, InputNames(inputs), self._plan)
         self._limit = limit
         self._resolved = resolved
         self._pending_by_id: dict[int, _PendingTask] = {}

@@ -1,4 +1,4 @@
-"""Model worker process: python -m experts.host.worker FD.
+"""Model worker process: python -m experts.host.worker_main FD.
 
 FD is a socket to the expert (workers.py). When the expert closes its end, this process exits immediately.
 """

@@ -58,7 +58,7 @@ _ERROR_CODES: Mapping[int, StatusCode] = {code.value[0]: code for code in Status
 IdempotencyKey = Annotated[str, Header(description="Requests with the same key and body start one run only, for 24 h.")]
 
 
-class MediaRoutes:
+class TaskRoutes:
     """Runs one kind of task per route and returns its outputs as OpenAI's API does.
 
     Args:
