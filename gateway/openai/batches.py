@@ -237,11 +237,10 @@ class BatchWorker:
 
     async def _work(self, batch: Batch) -> None:
         """Carries out a batch to its end; after a temporary failure it is claimed again when its lease ends."""
-        cancelled = asyncio.Event()
-        renewal = asyncio.create_task(self._renew(batch, cancelled), name=f"lease-{batch.id}")
+        renewal = asyncio.create_task(self._renew(batch), name=f"lease-{batch.id}")
         try:
             with use_caller(caller_of(batch)):
-                await self._carry_out(batch, cancelled)
+                await self._carry_out(batch)
         except ServiceError as error:
             log.warning("batch interrupted; it is continued later", batch=batch.id, error=error.message)
             await self._give_up_old(batch)
@@ -260,16 +259,15 @@ class BatchWorker:
         except ServiceError as error:
             log.warning("cannot end a batch", batch=batch.id, error=error.message)
 
-    async def _renew(self, batch: Batch, cancelled: asyncio.Event) -> None:
+    async def _renew(self, batch: Batch) -> None:
         while True:
             try:
-                if await self._batches.renew(batch.id) == "cancelling":
-                    cancelled.set()
+                await self._batches.renew(batch.id)
             except ServiceError as error:
                 log.warning("cannot renew the lease of a batch", batch=batch.id, error=error.message)
-            await asyncio.sleep(POLL_SECONDS if not cancelled.is_set() else LEASE_SECONDS / 3)
+            await asyncio.sleep(LEASE_SECONDS / 3)
 
-    async def _carry_out(self, batch: Batch, cancelled: asyncio.Event) -> None:
+    async def _carry_out(self, batch: Batch) -> None:
         content = await self._store.get(batch.tenant, batch.artifact.sha256)
         requests, errors = await asyncio.to_thread(_read_requests, content, batch.endpoint)
         if errors:
@@ -287,7 +285,7 @@ class BatchWorker:
                     if number in done:
                         continue
                     await permits.acquire()
-                    if cancelled.is_set() or batch.state == "cancelling":
+                    if await self._batches.renew(batch.id) == "cancelling":
                         break
                     task = group.create_task(self._request(batch, number, request))
                     task.add_done_callback(lambda _: permits.release())

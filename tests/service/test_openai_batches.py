@@ -10,6 +10,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from gateway.openai.batches import CONCURRENT_REQUESTS
 from tests.support.api_keys import start_keyed_gateway
 from tests.support.gateway import start_gateway
 from tests.support.openai_clients import EVENTS, OpenAIGateway, answer_chunk, run_ended, start_openai_gateway
@@ -102,17 +103,17 @@ async def test_invalid_file_fails_the_batch_with_its_line(tmp_path: Path, lines:
 async def test_cancelled_batch_names_the_requests_that_were_not_run(tmp_path: Path) -> None:
     async with start_openai_gateway(tmp_path, (answer_chunk("It is"),)) as gateway:
         created = await create(gateway.client, [chat_line(str(number)) for number in range(20)])
-        run = await gateway.orchestrator.arrivals.get()
+        for _ in range(CONCURRENT_REQUESTS):
+            await gateway.orchestrator.arrivals.get()
         cancelling = await gateway.client.batches.cancel(created.id)
-        await asyncio.sleep(1.5)  # the worker sees the cancellation when it renews its lease
         end_all(gateway)
         batch = await end(gateway.client, created.id)
         errors = await output(gateway.client, batch.error_file_id)
-    assert run
     assert cancelling.status == "cancelling"
     assert batch.status == "cancelled"
     assert errors[-1]["error"]["code"] == "batch_cancelled"
-    assert batch.request_counts.completed + batch.request_counts.failed == 20
+    assert batch.request_counts.completed == CONCURRENT_REQUESTS
+    assert batch.request_counts.failed == 20 - CONCURRENT_REQUESTS
 
 
 def end_all(gateway: OpenAIGateway) -> None:
