@@ -145,7 +145,7 @@ async def health(target: Target, described: DescribeResponse) -> AsyncIterator[F
 
 async def reflection(target: Target) -> Finding:
     """Checks that tools such as grpcurl can list the services."""
-    remedy = f"serve grpc.reflection.v1alpha with {SERVICE}"
+    remedy = f"serve grpc.reflection.v1 or v1alpha with {SERVICE}"
     try:
         services = await target.services()
     except grpc.aio.AioRpcError as error:

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from gateway.conformance import samples
 from protos.hugginggpt.v1.artifact_pb2 import Value
@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, I
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
-from services.common import call_context
+from services.common import call_context, reflection
 from services.common.artifacts import ArtifactStore
 from services.common.errors import DeadlineExceeded, ServiceError, from_rpc
 
@@ -122,7 +122,6 @@ class Target:
         self.stub = ExpertServiceStub(channel)
         self._health: Any = health_pb2_grpc.HealthStub(channel)
         self._metadata = _metadata(caller)
-        self._reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[arg-type]  # the stub accepts any channel
         self.local_metadata = _metadata(Caller(tenant=TENANT, policy=DATA_POLICY_LOCAL, priority=caller.priority))
         """Metadata of calls with the policy local."""
 
@@ -157,9 +156,26 @@ class Target:
         return request
 
     async def services(self) -> list[str]:
-        """Services that reflection lists."""
-        requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
-        replies = self._reflection.ServerReflectionInfo(iter(requests), timeout=self.seconds)
+        """Services that reflection lists, by version v1alpha if the expert has no v1.
+
+        Raises:
+            grpc.aio.AioRpcError: the expert has neither.
+        """
+        v1alpha, v1 = reflection.SERVICES
+        try:
+            return await self._services(v1)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+                raise
+            return await self._services(v1alpha)
+
+    async def _services(self, version: str) -> list[str]:
+        method: Any = self._channel.stream_stream(  # both versions have the same messages
+            f"/{version}/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        replies = method(iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=self.seconds)
         return [each.name async for reply in replies for each in reply.list_services_response.service]
 
     def start(self, request: InferRequest, seconds: float | None = None, *, metadata: Metadata | None = None) -> Any:

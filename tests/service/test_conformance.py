@@ -17,6 +17,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 from rich.console import Console
 
 from experts.host.handler import Inputs, Outputs, Parameters
@@ -26,6 +27,7 @@ from gateway.conformance.findings import Finding, Level
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common.errors import Unavailable, Unimplemented
+from services.common.reflection import SERVICES
 from services.common.server import RunningServer, serving
 from tests.fakes.broken_experts import (
     ArtifactNotStored,
@@ -289,6 +291,26 @@ async def test_expert_without_health_and_reflection_is_still_checked() -> None:
     assert checks["health"].found == "Check of grpc.health.v1: the expert does not implement the method"
     assert checks["reflection"].level is Level.WARNING
     assert checks["saying (m)"].level is Level.OK
+
+
+@pytest.mark.parametrize("version", SERVICES)
+async def test_reflection_of_either_version_is_enough(version: str) -> None:
+    server = grpc.aio.server()
+    rpc.add_ExpertServiceServicer_to_server(MinimalExpert(), server)
+    servicer = reflection.aio.ReflectionServicer(["hugginggpt.v1.ExpertService"])
+    handler = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(version, {"ServerReflectionInfo": handler})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        _, checks = await report_on(f"127.0.0.1:{port}")
+    finally:
+        await server.stop(None)
+    assert checks["reflection"].level is Level.OK
 
 
 async def test_command_prints_json_and_progress_and_exits_1_on_failure(start_expert: StartExpert) -> None:
