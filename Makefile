@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+GENERATOR := $(VENV)/openapi-python-client
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
@@ -72,7 +73,13 @@ $(WEB)/node_modules: $(WEB)/package-lock.json
 
 test-deps: ## Install the programs that tests need in addition to Python (Debian; root or sudo)
 	$(SUDO) sh tests/support/install_programs.sh
-	$(MAKE) --no-print-directory $(WEB)/node_modules
+	$(MAKE) --no-print-directory $(WEB)/node_modules $(GENERATOR)
+
+# Generates a client from gateway/openapi.json for a test. In an environment of its own, because it needs an older typer;
+# pinned, because releases differ in what they omit.
+$(GENERATOR):
+	$(PYTHON) -m venv $(GENERATOR)
+	$(GENERATOR)/bin/pip install --quiet --disable-pip-version-check openapi-python-client==0.29.1
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench,peers]'

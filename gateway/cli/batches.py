@@ -50,7 +50,9 @@ def batch(
     folder: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="A folder whose files, also in subfolders, are the items. Hidden files are left out."
+            "--folder",
+            metavar="FOLDER",
+            help="A folder whose files, also in subfolders, are the items. Hidden files are left out.",
         ),
     ] = None,
     items: Annotated[

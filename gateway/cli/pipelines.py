@@ -263,7 +263,9 @@ def import_(
         Path, typer.Argument(metavar="FILE", help="A file written by export or ask --json; - is standard input.")
     ],
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the pipeline. Unset: the name in the file.")] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Name of the pipeline. Unset: the name in the file.")
+    ] = "",
     pin: Pin = False,
     url: Url = None,
     api_key: ApiKey = None,

@@ -16,8 +16,9 @@ from services.orchestrator.settings import Settings
 from tests.openapi import DOCUMENT
 from tests.support.orchestrator import END, ScriptedPeers, task
 from tests.support.pipeline_gateway import PINNED, notes, start_pipeline_gateway
+from tests.support.required_programs import GENERATOR
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.needs(GENERATOR.name)]
 
 PACKAGE = "generated_client"
 
@@ -62,7 +63,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeneratedCli
 async def generate(folder: Path, configuration: Path) -> str:
     """Runs openapi-python-client and returns its output."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"),
+        *(GENERATOR, "generate", "--meta", "none"),
         *("--path", DOCUMENT, "--output-path", folder, "--config", configuration),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

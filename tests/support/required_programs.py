@@ -14,7 +14,10 @@ _REASON = "not installed: "
 _OFF_PATH = {"postgres": "/usr/lib/postgresql/*/bin/postgres"}
 """Folders in which Debian installs versioned programs that are not on the PATH."""
 
-NODE_MODULES = Path(__file__).parents[2] / "gateway" / "web" / "node_modules"
+ROOT = Path(__file__).parents[2]
+NODE_MODULES = ROOT / "gateway" / "web" / "node_modules"
+GENERATOR = ROOT / ".venv" / "openapi-python-client" / "bin" / "openapi-python-client"
+"""In an environment of its own, because it needs an older typer."""
 
 _IN_NODE_MODULES = {"eslint": ".bin/eslint", "tsc": ".bin/tsc", "axe-core": "axe-core/axe.min.js"}
 """Programs that npm installs from the lock file of the web page."""
@@ -25,6 +28,8 @@ def find_program(name: str) -> Path | None:
     if name in _IN_NODE_MODULES:
         path = NODE_MODULES / _IN_NODE_MODULES[name]
         return path if path.exists() else None
+    if name == GENERATOR.name:
+        return GENERATOR if GENERATOR.exists() else None
     versions = Path("/").glob(_OFF_PATH[name].removeprefix("/")) if name in _OFF_PATH else ()
     newest = max(versions, key=lambda path: int(path.parts[-3]), default=None)
     on_path = shutil.which(name)
