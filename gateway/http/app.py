@@ -123,8 +123,8 @@ async def reject_unknown_parameters(request: Request) -> None:
         InvalidRequest: the error names the parameter and the known one that is nearest to it.
     """
     route = request.scope["route"]
-    if not request.scope["query_string"] or not route.include_in_schema or "openai" in route.tags:
-        return  # pages have their own; OpenAI's clients send some that nothing here depends on
+    if not request.scope["query_string"] or not route.include_in_schema or {"openai", "health"} & {*route.tags}:
+        return  # pages have their own; clients of OpenAI and probes send some that nothing here depends on
     known = _query_parameters(route.endpoint)
     if unknown := next((name for name in request.query_params if name not in known), None):
         raise InvalidRequest(
