@@ -1,7 +1,7 @@
 """Selects which of the waiting calls of a model run together in its next batch."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from math import inf
@@ -26,8 +26,8 @@ class QueuedCall:
     """One call waiting for its batch."""
 
     model: LoadedModel
-    batch_key: str
-    """Task and parameters; only calls with the same key share a batch."""
+    batch_key: Hashable
+    """Task and the handler's batch key; only calls with the same key share a batch."""
     item: Any
     cost: float
     call: ActiveCall

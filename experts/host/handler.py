@@ -6,10 +6,12 @@ takes many values.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
+
+from experts.host import strict_json
 
 Inputs = Mapping[str, Any]
 Parameters = Mapping[str, Any]
@@ -95,6 +97,10 @@ class ModelHandler(ABC):
         """Returns what the item adds to a batch, in the model's own unit (tokens, pixels, seconds)."""
         return 1.0
 
+    def batch_key(self, item: Any, parameters: Parameters) -> Hashable:  # noqa: ARG002  # by default, only parameters
+        """Returns what the items of a batch have in common, picklable; by default, all parameters of the call."""
+        return strict_json.write(parameters)
+
     @abstractmethod
     def finish(self, raw: Any) -> Outputs:
         """Converts one result to outputs: scores to 4 decimals, boxes to 0.1 px, times to 1 ms; on a CPU thread."""
@@ -113,7 +119,7 @@ class Handler(ModelHandler):
     def run(self, items: Sequence[Any], call: Call) -> Sequence[Any]:
         """Runs a batch and returns one result per item, in order; runs on the device's thread.
 
-        All items have the same parameters. If it raises, the items are run again one by one.
+        All items have the same batch key. If it raises, the items are run again one by one.
         """
 
 

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from experts.host import strict_json, telemetry
+from experts.host import telemetry
 from experts.host.active_calls import ActiveCall
 from experts.host.batch_composer import QueuedCall
 from experts.host.batcher import BatchedResult, Batcher
@@ -55,13 +55,10 @@ class CallSteps(Generic[T]):
 
 
 class PipelinedCall(Generic[T]):
-    """One call that runs in a batch with others of the same batch key."""
+    """One call that runs in a batch with others of the same task and batch key."""
 
-    def __init__(
-        self, cpu: ThreadPool, batcher: Batcher, loaded: LoadedModel, batch_key: str, steps: CallSteps[T]
-    ) -> None:
-        self._cpu, self._batcher, self._loaded, self._steps = cpu, batcher, loaded, steps
-        self._batch_key = batch_key
+    def __init__(self, cpu: ThreadPool, batcher: Batcher, loaded: LoadedModel, task: str, steps: CallSteps[T]) -> None:
+        self._cpu, self._batcher, self._loaded, self._task, self._steps = cpu, batcher, loaded, task, steps
         self._context = copy_context()
         self._end: ThreadSafeFuture[tuple[BatchedResult, T]] = ThreadSafeFuture()
 
@@ -80,13 +77,12 @@ class PipelinedCall(Generic[T]):
             return
         try:
             item, cost = self._context.run(self._steps.prepare, self._loaded)
+            batch_key = (self._task, self._loaded.handler.batch_key(item, self._steps.parameters))
         except BaseException as error:  # noqa: BLE001  # reported to the caller
             self._end.set_exception(error)
         else:
             call, context = self._steps.call, self._context
-            self._batcher.submit(
-                QueuedCall(self._loaded, self._batch_key, item, cost, call, context, self._receive_outcome)
-            )
+            self._batcher.submit(QueuedCall(self._loaded, batch_key, item, cost, call, context, self._receive_outcome))
 
     def _receive_outcome(self, outcome: BatchedResult | Exception) -> None:
         if isinstance(outcome, Exception):
@@ -198,5 +194,4 @@ class Inference:
         self, task: str, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
     ) -> tuple[BatchedResult, T]:
         """Runs the call in a batch; input is read and output written while the device runs other calls."""
-        batch_key = f"{task} {strict_json.write(steps.parameters)}"
-        return await PipelinedCall(self._cpu, batcher, loaded, batch_key, steps).result()
+        return await PipelinedCall(self._cpu, batcher, loaded, task, steps).result()

@@ -7,7 +7,7 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -94,12 +94,13 @@ class Worker:
             self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's
         return LoadedInfo(handler.batching, handler.revision, resident_bytes(), handler.concurrent)
 
-    def _prepare(self, request: Request) -> float:
+    def _prepare(self, request: Request) -> tuple[float, Hashable]:
+        """Prepares an item and returns its cost and batch key."""
         inputs, parameters = request.arguments
         with call_context.use_caller(Caller.FromString(request.caller)):
             item = self._loaded.prepare(inputs, parameters)
             self._items[request.items[0]] = item
-            return self._loaded.cost(item)
+            return self._loaded.cost(item), self._loaded.batch_key(item, parameters)
 
     def _run(self, request: Request) -> int:
         items = [self._items[item] for item in request.items]  # not removed: after an error they are run one by one

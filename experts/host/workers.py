@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -274,6 +274,8 @@ class WorkerItem:
         self.number = number
         self.arguments = dict(inputs), dict(parameters)
         self.cost = 1.0
+        self.batch_key: Hashable = number
+        """The handler's key; until the item is prepared, a key that no other item has."""
         self.worker: WorkerProcess | None = None
         """The process that has the item."""
         self.is_suspect = False
@@ -308,6 +310,9 @@ class WorkerHandler(Handler):
 
     def cost(self, item: WorkerItem) -> float:
         return item.cost
+
+    def batch_key(self, item: WorkerItem, parameters: Parameters) -> Hashable:  # noqa: ARG002  # as the worker returned it
+        return item.batch_key
 
     def run(self, items: Sequence[WorkerItem], call: Call) -> Sequence[WorkerItem]:
         worker = self._current_worker()
@@ -354,7 +359,7 @@ class WorkerHandler(Handler):
 
     def _prepare_in(self, item: WorkerItem, worker: WorkerProcess) -> None:
         discarded = [self._discarded.popleft() for _ in range(len(self._discarded))]
-        item.cost = worker.request("prepare", [item.number], item.arguments, discarded)
+        item.cost, item.batch_key = worker.request("prepare", [item.number], item.arguments, discarded)
         item.worker = worker
 
     def _current_worker(self) -> WorkerProcess:

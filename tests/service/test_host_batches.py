@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from experts.host.handler import Call, Outputs
+from experts.host.handler import Call, Outputs, Parameters
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE
 from services.common import errors
 from tests.support.expert_host import Batches, Host, Start, hosts, wait_for_event
@@ -64,6 +64,24 @@ async def test_calls_with_different_parameters_run_in_separate_batches(
     batching_model.release.set()
     await asyncio.gather(*calls)
     assert sorted(map(sorted, batching_model.batches)) == [["a", "b", "same"], ["first"], ["other"]]
+
+
+async def test_model_may_batch_calls_by_its_own_key(start_host: Start) -> None:
+    """Calls with different parameters share a batch, and calls with the same parameters do not."""
+
+    class BatchesByLength(Batches):
+        def batch_key(self, item: str, parameters: Parameters) -> int:
+            return len(item)
+
+    model = BatchesByLength()
+    host = await start_host(model)
+    calls = await start_blocked(host, model, "a", "long")
+    calls += [asyncio.ensure_future(host.infer("b", parameters_json='{"times":2}'))]
+    await model.all_prepared(1)
+    await host.until_waiting(3)
+    model.release.set()
+    await asyncio.gather(*calls)
+    assert sorted(map(sorted, model.batches)) == [["a", "b"], ["first"], ["long"]]
 
 
 @pytest.mark.parametrize("cancelled", [[1], [3], [1, 2]])
