@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from experts.endpoints.http_errors import ErrorResponse
-from experts.remote.targets import Route
+from experts.remote.routes import Route
 from services.common.errors import CorruptData, DeadlineExceeded, Unavailable
 
 ACCESS = "set HF_TOKEN to a token that may use Inference Providers"

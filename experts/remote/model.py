@@ -19,8 +19,8 @@ from experts.remote.blocking_calls import run_in_thread
 from experts.remote.errors import REPLY_ERRORS, invalid_reply, translate_errors
 from experts.remote.methods import METHODS
 from experts.remote.model_listing import CHAT
+from experts.remote.routes import HF, Route, Target
 from experts.remote.settings import RemoteSettings
-from experts.remote.targets import HF, Route, Target
 
 if TYPE_CHECKING:
     from huggingface_hub import AsyncInferenceClient as Client
@@ -57,7 +57,7 @@ class RemoteModel(RemoteHandler):
         try:
             answer = await self._retry.run(lambda: self._send(item))
         except PaymentRequired as error:
-            self._health.mark_unavailable(error.message, error.remedy, seconds=self._settings.paid_out_seconds)
+            self._health.mark_unavailable(error.message, error.remedy, seconds=self._settings.payment_retry_seconds)
             raise
         return replace(item, answer=answer)
 
@@ -65,13 +65,13 @@ class RemoteModel(RemoteHandler):
         if self._uses_chat:
             return prompts.parse_reply(self._task, raw.answer, raw.inputs, raw.parameters)
         try:
-            return METHODS[self._task].write(raw)
+            return METHODS[self._task].convert(raw)
         except REPLY_ERRORS as error:
             raise invalid_reply(raw.model_id) from error
 
     @property
     def _uses_chat(self) -> bool:
-        return self._route.via == CHAT
+        return self._route.provider_task == CHAT
 
     async def _send(self, item: RemoteCall) -> Any:
         with translate_errors(self._route):

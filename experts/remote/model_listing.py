@@ -1,16 +1,20 @@
-"""Lists models that inference providers run, from the Hub's API: by task, most downloaded first."""
+"""Lists models that inference providers run: from the Hub's API, from a cache of its replies, or as bundled here."""
 
+import json
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.resources import files
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from experts.remote import hub_internals
-from experts.remote.model_facts import ListedModel, read_bundled_models, read_cache, write_cache
 from experts.remote.settings import RemoteSettings
 from services.common.errors import CorruptData
 
@@ -64,11 +68,31 @@ _OVERSAMPLING = 8
 _EXPANDED = ("downloads", "likes", "tags", "inferenceProviderMapping")
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 _REPLY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+_SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """One model for one task at one provider."""
+
+    id: str
+    task: str
+    """Standard task that it is offered for."""
+    provider_task: str
+    """Task that the provider runs it as: the same, or conversational."""
+    provider: str = ""
+    """Empty if unknown: then it is looked up on the Hub before the first call."""
+    provider_id: str = ""
+    """Name of the model at the provider."""
+    downloads: int = 0
+    likes: int = 0
+    license: str = ""
+    languages: tuple[str, ...] = ()
 
 
 def list_models(settings: RemoteSettings) -> list[ListedModel]:
     """Returns the models to offer; without a token, or offline, from the cache or the package instead of the Hub."""
-    key = f"{settings.hub} {settings.providers} {settings.per_task}"
+    key = f"{settings.hub} {settings.providers} {settings.models_per_task}"
     if cached := read_cache(settings.cache, key, hours=settings.refresh_hours):
         return cached
     if settings.offline or not settings.token.get_secret_value():
@@ -98,7 +122,7 @@ def _query_models(client: "Client", settings: RemoteSettings, is_unreachable: Ev
     providers = ",".join(settings.preferred_providers) or "all"
     params = {"pipeline_tag": tag, "inference_provider": providers, "sort": "downloads", "expand": list(_EXPANDED)}
     try:
-        reply = client.get("/api/models", params={**params, "limit": settings.per_task * _OVERSAMPLING})
+        reply = client.get("/api/models", params={**params, "limit": settings.models_per_task * _OVERSAMPLING})
         reply.raise_for_status()
         models: list[dict[str, Any]] = reply.json()
     except (HTTPError, InvalidURL, CorruptData, *_REPLY_ERRORS) as error:
@@ -111,28 +135,32 @@ def _query_models(client: "Client", settings: RemoteSettings, is_unreachable: Ev
 
 def _select_best(task: str, by_tag: Mapping[str, list[dict[str, Any]]], settings: RemoteSettings) -> list[ListedModel]:
     models: dict[str, ListedModel] = {}
-    for tag, via in SOURCES[task]:
+    for tag, provider_task in SOURCES[task]:
         for entry in by_tag.get(tag, ()):
             try:
-                model = _parse_model(entry, task, via, settings)
+                model = _parse_model(entry, task, provider_task, settings)
             except _REPLY_ERRORS:
                 continue
             if model:
                 models.setdefault(model.id, model)
-    return sorted(models.values(), key=lambda model: -model.downloads)[: settings.per_task]
+    return sorted(models.values(), key=lambda model: -model.downloads)[: settings.models_per_task]
 
 
-def _parse_model(model: Mapping[str, Any], task: str, via: str, settings: RemoteSettings) -> ListedModel | None:
+def _parse_model(
+    model: Mapping[str, Any], task: str, provider_task: str, settings: RemoteSettings
+) -> ListedModel | None:
     """Returns the model if a suitable provider runs it."""
-    live = [mapping for mapping in read_mappings(model) if mapping["status"] == "live" and mapping["task"] == via]
-    chosen = choose_mapping(live, via, settings.preferred_providers)
+    live = [
+        mapping for mapping in read_mappings(model) if mapping["status"] == "live" and mapping["task"] == provider_task
+    ]
+    chosen = choose_mapping(live, provider_task, settings.preferred_providers)
     if not chosen:
         return None
     tags = [str(tag) for tag in model.get("tags") or ()]
     return ListedModel(
         id=str(model["id"]),
         task=task,
-        via=via,
+        provider_task=provider_task,
         provider=chosen["provider"],
         provider_id=chosen["providerId"],
         downloads=int(model.get("downloads") or 0),
@@ -166,9 +194,11 @@ def read_mappings(model: Mapping[str, Any]) -> list[dict[str, str]]:
     return list(reply)
 
 
-def choose_mapping(live: Iterable[Mapping[str, str]], via: str, providers: Sequence[str]) -> Mapping[str, str] | None:
+def choose_mapping(
+    live: Iterable[Mapping[str, str]], provider_task: str, providers: Sequence[str]
+) -> Mapping[str, str] | None:
     """Returns the mapping of the most preferred provider that the client supports for a task; any if none is named."""
-    supported = [mapping for mapping in live if hub_internals.supports(mapping["provider"], via)]
+    supported = [mapping for mapping in live if hub_internals.supports(mapping["provider"], provider_task)]
     if not providers:
         return next(iter(supported), None)
     ranked = [mapping for mapping in supported if mapping["provider"] in providers]
@@ -178,3 +208,41 @@ def choose_mapping(live: Iterable[Mapping[str, str]], via: str, providers: Seque
 def _find_languages(tags: Iterable[str]) -> Iterator[str]:
     """Yields the language tags: Hub tags of two letters; three-letter ones are ambiguous."""
     return (tag for tag in tags if _LANGUAGE.fullmatch(tag) and len(tag) == 2)  # noqa: PLR2004
+
+
+# ---------------------------------------------------------------- cache and bundled models
+
+
+def read_bundled_models() -> list[ListedModel]:
+    """Returns a few well-known models of each task."""
+    return _parse_models(json.loads((files(__package__) / "bundled_models.json").read_text(encoding="utf-8")))
+
+
+def read_cache(file: Path, key: str, *, hours: float) -> list[ListedModel] | None:
+    """Returns the cached models, if the file has the same key and is not too old."""
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        models, age_seconds = _parse_models(stored), time.time() - stored["time"]
+        is_usable = stored["key"] == key and 0 <= age_seconds <= hours * _SECONDS_PER_HOUR
+    except FileNotFoundError:
+        return None
+    except (OSError, *_REPLY_ERRORS) as error:
+        log.warning("cannot read cached cards", file=str(file), error=type(error).__name__)
+        return None
+    return models if is_usable else None
+
+
+def write_cache(file: Path, key: str, models: Iterable[ListedModel]) -> None:
+    """Writes the models to a file atomically; an error is only logged."""
+    text = json.dumps({"key": key, "time": time.time(), "models": [asdict(model) for model in models]}, indent=1)
+    temporary = file.with_suffix(".new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    except OSError as error:
+        log.warning("cannot cache cards", file=str(file), error=error.strerror)
+
+
+def _parse_models(stored: Mapping[str, Any]) -> list[ListedModel]:
+    return [ListedModel(**{**entry, "languages": tuple(entry.get("languages", ()))}) for entry in stored["models"]]

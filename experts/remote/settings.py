@@ -37,7 +37,7 @@ class RemoteSettings(BaseSettings):
     """Names in order of preference, separated by commas; auto: the first that runs a model."""
     endpoints: tuple[Endpoint, ...] = ()
     """JSON: [{"url": "https://…", "task": "text-classification", "id": "acme/mood"}]."""
-    per_task: int = Field(3, ge=1, le=20)
+    models_per_task: int = Field(3, ge=1, le=20)
     """Maximum number of cards of a task."""
     timeout_seconds: float = Field(120.0, gt=0)
     """Timeout of one request; where a provider's job is polled, of each poll."""
@@ -47,7 +47,7 @@ class RemoteSettings(BaseSettings):
     """Timeout of one list of models from the Hub, at startup."""
     refresh_hours: float = Field(24.0, ge=0)
     """Maximum age of the cached lists."""
-    paid_out_seconds: float = Field(900.0, gt=0)
+    payment_retry_seconds: float = Field(900.0, gt=0)
     """How long a provider that requires payment is not called."""
     cache: Path = Field(default_factory=lambda: home() / "remote" / "cards.json")
     """File of the cached lists."""

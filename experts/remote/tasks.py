@@ -11,13 +11,12 @@ from experts.endpoints.endpoint_health import EndpointHealth
 from experts.host.expert import Expert, Offer, build_offers
 from experts.host.handler import Loader
 from experts.remote import llm
-from experts.remote.connections import open_connections
+from experts.remote.http_clients import open_connections
 from experts.remote.methods import METHODS
 from experts.remote.model import RemoteModel
-from experts.remote.model_facts import ListedModel
-from experts.remote.model_listing import CHAT, SOURCES, list_models
+from experts.remote.model_listing import CHAT, SOURCES, ListedModel, list_models
+from experts.remote.routes import Route
 from experts.remote.settings import Endpoint, RemoteSettings
-from experts.remote.targets import Route
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.common.errors import FailedPrecondition
@@ -113,7 +112,7 @@ def _llm_entry(task: str, connection: llm.LlmConnection) -> Entry:
 
 def _build_card(listed: ListedModel) -> ModelCard:
     provider = f"by the provider {listed.provider}" if listed.provider else "by a provider that the Hub selects"
-    method = ", by prompt as a chat model" if listed.via == CHAT and listed.task != CHAT else ""
+    method = ", by prompt as a chat model" if listed.provider_task == CHAT and listed.task != CHAT else ""
     return ModelCard(
         id=listed.id,
         task=listed.task,

@@ -100,7 +100,8 @@ class Server(_Entry):
     kind: Literal["openai", "oip"]
     address: str
     """http://host:port/v1 for openai; grpc://host:port, or grpcs with TLS, for oip."""
-    reach: Literal["internal", "external"]
+    location: Literal["internal", "external"]
+    """internal: part of the deployment; external: never called under the data policy local."""
     region: str = ""
     key_variable: str = ""
     """Name of the environment variable that holds the key."""

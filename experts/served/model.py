@@ -12,7 +12,7 @@ from experts.served.backend import REPLY_ERRORS, Backend, ServedCall, invalid_re
 from experts.served.config import Model, Server
 from services.common.errors import ServiceError, Unavailable
 
-POLICY_REMEDY = "if its server is part of the deployment, set reach: internal in the file of EXPERT_SERVED"
+POLICY_REMEDY = "if its server is part of the deployment, set location: internal in the file of EXPERT_SERVED"
 PAYMENT_RETRY_SECONDS = 900.0
 
 
@@ -53,7 +53,7 @@ class ServedModel(RemoteHandler):
             raise invalid_reply(self._model.name, self._server.name) from error
 
     def _check(self) -> None:
-        if self._server.reach == "external":
+        if self._server.location == "external":
             check_data_policy(self._model.name, POLICY_REMEDY)
         if self._health.is_suspended:
             self._health.check()

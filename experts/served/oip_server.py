@@ -11,7 +11,7 @@ from grpc import StatusCode
 
 from experts.endpoints.http_errors import redact_secrets
 from experts.host.handler import Inputs, Outputs, Parameters
-from experts.served import oip, tensors
+from experts.served import oip_messages, tensors
 from experts.served.backend import ServedCall
 from experts.served.config import Model, Server
 from services.common.errors import (
@@ -72,7 +72,7 @@ class OipServer:
     async def _check_model(self, model: Model) -> ServiceError | None:
         try:
             with self._translate_errors(model.name):
-                request = oip.ModelReadyRequest(name=model.name, version=model.version)
+                request = oip_messages.ModelReadyRequest(name=model.name, version=model.version)
                 reply = await self._call("ModelReady", request, CHECK_SECONDS)
         except ServiceError as error:
             return error
@@ -83,9 +83,9 @@ class OipServer:
     async def _call(self, method: str, request: Any, seconds: float) -> Any:
         if self._channel is None:
             raise Unavailable(f"{self._server.name} is not connected yet", remedy="try again shortly")
-        reply = {"ModelInfer": oip.ModelInferResponse, "ModelReady": oip.ModelReadyResponse}[method]
+        reply = {"ModelInfer": oip_messages.ModelInferResponse, "ModelReady": oip_messages.ModelReadyResponse}[method]
         call: Any = self._channel.unary_unary(
-            oip.SERVICE + method,
+            oip_messages.SERVICE + method,
             request_serializer=type(request).SerializeToString,
             response_deserializer=reply.FromString,
         )

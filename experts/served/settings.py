@@ -16,7 +16,7 @@ class ServedSettings(BaseSettings):
       - name: vllm
         kind: openai                        # or oip: Open Inference Protocol
         address: http://127.0.0.1:8000/v1   # of kind oip: grpc://host:port or grpcs://host:port
-        reach: internal                     # external: bytes leave the deployment
+        location: internal                  # external: data leaves the deployment
         key_variable: VLLM_KEY              # environment variable that holds the key, if there is one
         models: [{name: qwen2.5-7b, tasks: [text-generation, summarization]}]
     """

@@ -40,7 +40,7 @@ class ServerState:
     @property
     def is_checked(self) -> bool:
         """Whether it is checked periodically: an external server only after a call to it has failed."""
-        return self.server.reach == "internal" or any(health.unavailable_reason for health in self.healths.values())
+        return self.server.location == "internal" or any(health.unavailable_reason for health in self.healths.values())
 
     async def check(self) -> None:
         """Checks whether its models are ready, if it is to be checked."""
@@ -59,7 +59,8 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
     settings = ServedSettings()
     if settings.served is None:
         log.warning(
-            "no servers configured", remedy="name a YAML or JSON file in EXPERT_SERVED; README.md shows its format"
+            "no servers configured",
+            remedy="name a YAML or JSON file in EXPERT_SERVED; experts/served/README.md shows its format",
         )
     config = read_config(settings.served) if settings.served else Config(servers=())
     states = [_make_state(server) for server in config.servers]
@@ -120,7 +121,7 @@ def _build_card(server: Server, model: Model, task: str) -> ModelCard:
         license=model.license,
         languages=model.languages,
         region=server.region,
-        location=MODEL_LOCATION_INTERNAL if server.reach == "internal" else MODEL_LOCATION_EXTERNAL,
+        location=MODEL_LOCATION_INTERNAL if server.location == "internal" else MODEL_LOCATION_EXTERNAL,
     )
 
 

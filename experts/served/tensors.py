@@ -9,7 +9,7 @@ from experts.endpoints import results
 from experts.host.audio import read_audio, wav
 from experts.host.handler import Inputs, Media, Outputs, Parameters
 from experts.host.media import open_image, png
-from experts.served import oip
+from experts.served import oip_messages
 from experts.served.config import Input, Model, Output
 from services.common.errors import InvalidRequest
 
@@ -52,15 +52,15 @@ _DIGITS = 6
 
 def build_request(model: Model, inputs: Inputs, parameters: Parameters) -> Any:
     """Builds the request of one call; tensors of absent inputs and parameters are omitted."""
-    call = oip.ModelInferRequest(model_name=model.name, model_version=model.version)
+    call = oip_messages.ModelInferRequest(model_name=model.name, model_version=model.version)
     for spec in model.inputs:
         value = inputs.get(spec.port) if spec.port else parameters.get(spec.parameter)
         if value is None:
             continue
         shape, raw = _encode(spec, value)
-        call.inputs.append(oip.Tensor(name=spec.tensor, datatype=spec.datatype, shape=shape))
+        call.inputs.append(oip_messages.Tensor(name=spec.tensor, datatype=spec.datatype, shape=shape))
         call.raw_input_contents.append(raw)
-    call.outputs.extend(oip.RequestedOutput(name=spec.tensor) for spec in model.outputs)
+    call.outputs.extend(oip_messages.RequestedOutput(name=spec.tensor) for spec in model.outputs)
     return call
 
 

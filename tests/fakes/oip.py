@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from experts.served import oip
+from experts.served import oip_messages
 
 Compute = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -49,7 +49,7 @@ class Tensors:
             tensor.name: _read(tensor, raw)
             for tensor, raw in zip(request.inputs, request.raw_input_contents, strict=True)
         }
-        response = oip.ModelInferResponse(model_name=request.model_name)
+        response = oip_messages.ModelInferResponse(model_name=request.model_name)
         for name, value in self.models[request.model_name](inputs).items():
             _write(response, name, value, raw=self.raw)
         return response
@@ -62,15 +62,15 @@ class Tensors:
             self.cancelled.set()
 
     async def is_ready(self, request: Any, _context: Any) -> Any:
-        return oip.ModelReadyResponse(ready=request.name in self.ready)
+        return oip_messages.ModelReadyResponse(ready=request.name in self.ready)
 
 
 @asynccontextmanager
 async def tensors() -> AsyncIterator[Tensors]:
     fake, server = Tensors(), grpc.aio.server()
     methods = {
-        "ModelInfer": (fake.infer, oip.ModelInferRequest),
-        "ModelReady": (fake.is_ready, oip.ModelReadyRequest),
+        "ModelInfer": (fake.infer, oip_messages.ModelInferRequest),
+        "ModelReady": (fake.is_ready, oip_messages.ModelReadyRequest),
     }
     handlers: dict[str, Any] = {
         name: grpc.unary_unary_rpc_method_handler(

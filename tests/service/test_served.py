@@ -15,7 +15,7 @@ from PIL import Image
 
 from experts.host.expert import read_expert
 from experts.host.handler import Media
-from experts.served import oip
+from experts.served import oip_messages
 from protos.hugginggpt.v1.model_pb2 import (
     MODEL_LOCATION_EXTERNAL,
     MODEL_LOCATION_INTERNAL,
@@ -60,7 +60,7 @@ async def triton() -> AsyncIterator[Tensors]:
         yield fake
 
 
-def openai(web: Web, *, reach: str = "internal", **more: Any) -> str:
+def openai(web: Web, *, location: str = "internal", **more: Any) -> str:
     models = [
         {"name": "eyes", "tasks": CHAT_TASKS},
         {
@@ -74,17 +74,17 @@ def openai(web: Web, *, reach: str = "internal", **more: Any) -> str:
             ],
         },
     ]
-    server = {"name": "box", "kind": "openai", "address": f"{web.url}/v1", "reach": reach, "models": models}
+    server = {"name": "box", "kind": "openai", "address": f"{web.url}/v1", "location": location, "models": models}
     return json.dumps({"servers": [{**server, **more}]})
 
 
-def triton_yaml(fake: Tensors, reach: str = "internal") -> str:
+def triton_yaml(fake: Tensors, location: str = "internal") -> str:
     return f"""
 servers:
   - name: triton
     kind: oip
     address: grpc://{fake.address}
-    reach: {reach}
+    location: {location}
     models:
       - name: colours
         version: "3"
@@ -201,7 +201,7 @@ async def test_local_policy_allows_only_internal_servers(
     web.answer_with("/chat/completions", chat_reply("Short."))
     async with serve_expert("experts.served", tmp_path) as expert:
         assert (await expert.call("summarization", text="x", local=True))["text"] == "Short."
-    both = json.loads(openai(web, reach="external"))["servers"]
+    both = json.loads(openai(web, location="external"))["servers"]
     write_configuration(json.dumps({"servers": both}))
     async with serve_expert("experts.served", tmp_path) as expert:
         assert {card.location for card in (await expert.describe()).models} == {MODEL_LOCATION_EXTERNAL}
@@ -415,6 +415,6 @@ def test_tensors_must_match_the_ports(write_configuration: Write, old: str, new:
 
 
 def test_messages_match_the_protocols_wire_format() -> None:
-    request = oip.ModelInferRequest(model_name="m", raw_input_contents=[b"x"])
+    request = oip_messages.ModelInferRequest(model_name="m", raw_input_contents=[b"x"])
     request.inputs.add(name="t", datatype="FP32", shape=[1])
     assert request.SerializeToString() == b"\n\x01m*\x0c\n\x01t\x12\x04FP32\x1a\x01\x01:\x01x"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experts.served import oip
+from experts.served import oip_messages
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_READY
 from services.common.errors import RecoveryAction, recovery_action
 from tests.fakes import broken_answers
@@ -50,7 +50,7 @@ def openai_server(web: Web, **more: Any) -> dict[str, Any]:
         "name": "box",
         "kind": "openai",
         "address": f"{web.url}/v1",
-        "reach": "internal",
+        "location": "internal",
         "key_variable": "BOX_KEY",
         "timeout_seconds": 1,
         "reply_bytes": broken_answers.LIMIT,
@@ -70,7 +70,7 @@ def triton(fake: Tensors, **more: Any) -> dict[str, Any]:
         "name": "triton",
         "kind": "oip",
         "address": f"grpc://{fake.address}",
-        "reach": "internal",
+        "location": "internal",
         "models": [model],
         **more,
     }
@@ -154,7 +154,7 @@ async def test_cancelled_call_ends_its_grpc_call(configure: Configure, tmp_path:
 
 
 def tensor(raw: bytes = b"\0" * 8, *, name: str = "OUT", datatype: str = "FP32", shape: Sequence[int] = (2,)) -> bytes:
-    reply = oip.ModelInferResponse(raw_output_contents=[raw] if raw else [])
+    reply = oip_messages.ModelInferResponse(raw_output_contents=[raw] if raw else [])
     reply.outputs.add(name=name, datatype=datatype, shape=shape)
     content: bytes = reply.SerializeToString()
     return content
@@ -189,7 +189,7 @@ async def test_malformed_tensor_is_an_error(configure: Configure, tmp_path: Path
 
 async def test_call_without_a_policy_reaches_no_external_server(configure: Configure, web: Web, tmp_path: Path) -> None:
     async with tensors() as fake:
-        configure(openai_server(web, reach="external"), triton(fake, reach="external"))
+        configure(openai_server(web, location="external"), triton(fake, location="external"))
         async with serve_expert("experts.served", tmp_path) as expert:
             requests_before = len(web.requests)
             for model in ("box/all", "triton/twice"):
@@ -252,7 +252,7 @@ async def test_external_server_is_checked_only_after_a_failed_call(
     monkeypatch.setenv("EXPERT_CHECK_SECONDS", "0.05")
     port = int(web.url.rpartition(":")[2])
     async with tensors() as fake:
-        configure(openai_server(web, reach="external"), triton(fake, reach="external"))
+        configure(openai_server(web, location="external"), triton(fake, location="external"))
         async with serve_expert("experts.served", tmp_path) as expert:
             assert await expert.health("readiness", "box/all", "triton/twice") == [SERVING] * 3
             await expert.describe()

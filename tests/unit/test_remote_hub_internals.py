@@ -25,7 +25,7 @@ def test_router_url_names_the_provider() -> None:
     assert hub_internals.router_url("novita").endswith("/novita")
 
 
-@pytest.mark.parametrize("task", sorted({via for sources in SOURCES.values() for _, via in sources}))
+@pytest.mark.parametrize("task", sorted({task for sources in SOURCES.values() for _, task in sources}))
 def test_every_task_is_supported_by_some_provider(task: str) -> None:
     assert hub_internals.supports("hf-inference", task) or any(
         hub_internals.supports(provider, task)

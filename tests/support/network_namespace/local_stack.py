@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from experts.remote import model_facts
+from experts.remote import model_listing
 from experts.remote.settings import RemoteSettings
 from tests.support.network_namespace import (
     LISTENER_ADDRESS,
@@ -30,7 +30,7 @@ SERVED = {
     "name": "box",
     "kind": "openai",
     "address": f"http://{LISTENER_ADDRESS}:8000/v1",
-    "reach": "external",
+    "location": "external",
     "models": [{"name": "all", "tasks": ["summarization"]}],
 }
 WAIT = {"prefer": "wait=60"}
@@ -57,10 +57,10 @@ def external_settings(home: Path) -> dict[str, str]:
     served = home / "served.json"
     served.write_text(json.dumps({"servers": [SERVED]}))
     remote = RemoteSettings()
-    model_facts.write_cache(
+    model_listing.write_cache(
         home / "remote" / "cards.json",
-        f"{remote.hub} {remote.providers} {remote.per_task}",
-        model_facts.read_bundled_models(),
+        f"{remote.hub} {remote.providers} {remote.models_per_task}",
+        model_listing.read_bundled_models(),
     )
     return {
         "LLM_BASE_URL": f"http://{LISTENER_ADDRESS}:8000/v1",

@@ -4,8 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from experts.remote import hub_internals
-from experts.remote.model_facts import ListedModel
-from experts.remote.model_listing import CHAT, choose_mapping, open_hub_client, read_mappings
+from experts.remote.model_listing import CHAT, ListedModel, choose_mapping, open_hub_client, read_mappings
 from experts.remote.settings import Endpoint, RemoteSettings
 from services.common.errors import NotFound
 
@@ -32,7 +31,7 @@ class Route:
     """
 
     def __init__(self, model: ListedModel, settings: RemoteSettings, *, url: str = "") -> None:
-        self.model_id, self.via, self.languages = model.id, model.via, model.languages
+        self.model_id, self.provider_task, self.languages = model.id, model.provider_task, model.languages
         self.provider = "the endpoint" if url else model.provider
         """Name for messages; empty until known."""
         self._model, self._settings = model, settings
@@ -63,7 +62,7 @@ class Route:
         if provider == HF:
             pipeline = f"/pipeline/{self._model.task}" if self._model.task in _PIPELINES else ""
             return Target(HF, f"{hub_internals.router_url(HF)}/models/{self.model_id}{pipeline}")
-        hub_internals.set_provider_id(provider, self.model_id, name, self.via)
+        hub_internals.set_provider_id(provider, self.model_id, name, self.provider_task)
         return Target(provider, self.model_id)
 
     def _look_up(self) -> tuple[str, str]:
@@ -74,10 +73,10 @@ class Route:
         live = [
             mapping
             for mapping in read_mappings(reply.json())
-            if mapping["status"] == "live" and mapping["task"] == self.via
+            if mapping["status"] == "live" and mapping["task"] == self.provider_task
         ]
         providers = (self._model.provider,) if self._model.provider else self._settings.preferred_providers
-        chosen = choose_mapping(live, self.via, providers)
+        chosen = choose_mapping(live, self.provider_task, providers)
         if not chosen:
             message = f"no provider currently runs {self.model_id} for {self._model.task}"
             raise NotFound(message, reason="MODEL", remedy="use another model, or name more in REMOTE_PROVIDERS")
