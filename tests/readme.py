@@ -1,4 +1,4 @@
-"""Generates parts of README.md and other pages from the code: python -m tests.readme."""
+"""Generates parts of README.md and other pages from the code and its data: python -m tests.readme."""
 
 import json
 import re
@@ -7,17 +7,31 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from pydantic import AliasChoices, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
+
+from experts.host.settings import Settings as HostSettings
 from experts.remote import llm
 from experts.remote.model_listing import SOURCES
+from experts.remote.settings import RemoteSettings
 from experts.served.config import OPENAI_TASKS
+from experts.torch_host.settings import SourceSettings
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.task_pb2 import Port
+from services.common.settings import ServiceSettings, StoreSettings, home
 from tests.bench import capacity, saturation
 from tests.support.instruments import instruments
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-PAGES = (README, ROOT / "k8s" / "README.md", ROOT / "gateway" / "README.md")
+PAGES = (
+    README,
+    ROOT / "experts" / "README.md",
+    ROOT / "experts" / "host" / "README.md",
+    ROOT / "gateway" / "README.md",
+    ROOT / "k8s" / "README.md",
+)
 
 MODALITIES = ("text", "vision", "audio", "video", "diffusion")
 ELSEWHERE: Mapping[str, frozenset[str]] = {
@@ -108,6 +122,44 @@ def measured() -> str:
     return "".join([_row("for Prometheus", "by OTLP", "kind", "what"), "|---|---|---|---|\n", *rows])
 
 
+def host_settings() -> str:
+    """Settings of every expert, without those of all processes."""
+    return _settings_table(HostSettings, SourceSettings)
+
+
+def remote_settings() -> str:
+    return _settings_table(RemoteSettings)
+
+
+def _settings_table(*classes: type[BaseSettings]) -> str:
+    common = ServiceSettings.model_fields.keys() | StoreSettings.model_fields.keys()
+    rows = [
+        _row(f"`{_variable(settings, name, field)}`", _default(field), " ".join((field.description or "").split()))
+        for settings in classes
+        for name, field in settings.model_fields.items()
+        if name not in common
+    ]
+    return "".join([_row("variable", "default", "meaning"), "|---|---|---|\n", *rows])
+
+
+def _variable(settings: type[BaseSettings], name: str, field: FieldInfo) -> str:
+    if isinstance(field.validation_alias, AliasChoices):
+        return str(field.validation_alias.choices[0])
+    return f"{settings.model_config.get('env_prefix', '')}{name}".upper()
+
+
+def _default(field: FieldInfo) -> str:
+    """The default as it would be set; empty if it is empty."""
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, SecretStr) or value in ("", (), None):
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    return f"`{str(value).replace(str(home()), '$HUGGINGGPT_HOME')}`"
+
+
 def endpoints() -> str:
     """Operations of the HTTP interface by resource."""
     document = json.loads((ROOT / "gateway" / "openapi.json").read_text(encoding="utf-8"))
@@ -126,6 +178,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "capacity": needs,
     "saturation": limits,
     "endpoints": endpoints,
+    "host-settings": host_settings,
+    "remote-settings": remote_settings,
 }
 """By the name that stands in a page between the comments."""
 

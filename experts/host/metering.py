@@ -17,7 +17,7 @@ from typing import Protocol
 
 from experts.host.devices import CPU
 
-REMOTE_POOL = "elsewhere"
+REMOTE_POOL = "remote"
 """Default pool of models that run in other services."""
 
 Clock = Callable[[], float]

@@ -1,3 +1,5 @@
+"""Settings of every expert process."""
+
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -31,7 +33,7 @@ class Settings(ServiceSettings, StoreSettings):
     """Device and number type of each model: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
     pool: str = Field("", pattern="^[a-z0-9._-]{0,64}$")
     """Name of its GPUs, or of the service that runs remote models, in the price table; empty: the GPU's own name, such
-    as gpu-l4, or elsewhere. CPUs are cpu."""
+    as gpu-l4, or remote. CPUs are cpu."""
     device_seconds: float = Field(900.0, gt=0)
     """Maximum duration of a batch; after it the worker process is killed or, without one, the expert reports that it
     is not alive."""

@@ -1,3 +1,5 @@
+"""Settings of the remote expert."""
+
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +27,12 @@ class RemoteSettings(BaseSettings):
     """Settings of the remote expert, in addition to those of every expert."""
 
     model_config = SettingsConfigDict(
-        env_prefix="REMOTE_", env_ignore_empty=True, frozen=True, populate_by_name=True, hide_input_in_errors=True
+        env_prefix="REMOTE_",
+        env_ignore_empty=True,
+        frozen=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
     )
 
     token: SecretStr = Field(SecretStr(""), validation_alias=AliasChoices("HF_TOKEN"))
@@ -33,6 +40,7 @@ class RemoteSettings(BaseSettings):
     offline: bool = Field(default=False, validation_alias=AliasChoices("HF_HUB_OFFLINE"))
     """Whether to call neither the Hub nor providers; endpoints with their own URL are still called."""
     hub: str = Field("https://huggingface.co", validation_alias=AliasChoices("HF_ENDPOINT"))
+    """URL of the Hub, or of a mirror."""
     providers: str = "auto"
     """Names in order of preference, separated by commas; auto: the first that runs a model."""
     endpoints: tuple[Endpoint, ...] = ()

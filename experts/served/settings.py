@@ -1,3 +1,5 @@
+"""Settings of the served expert."""
+
 from pathlib import Path
 
 from pydantic import Field

@@ -1,3 +1,5 @@
+"""Settings of the source of models."""
+
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -7,4 +9,4 @@ class SourceSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="EXPERT_", frozen=True, use_attribute_docstrings=True)
 
     models_url: str = ""
-    """A folder, or s3://bucket/prefix, with a folder <model id> per model; other models are fetched from the Hub."""
+    """A folder, or s3://bucket/prefix, with a folder per model that is named as its id; other models are fetched from the Hub."""

@@ -131,7 +131,7 @@ def test_device_has_one_pool_and_the_cpu_has_none() -> None:
     assert one
     assert one.name == "gpu-l4"
     assert pools.of("cpu", str) is None
-    assert pools.remote.name == "elsewhere"
+    assert pools.remote.name == "remote"
 
 
 def test_configured_pool_name_applies_to_gpu_and_remote() -> None:
