@@ -9,4 +9,5 @@ class SourceSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="EXPERT_", frozen=True, use_attribute_docstrings=True)
 
     models_url: str = ""
-    """A folder, or s3://bucket/prefix, with a folder per model that is named as its id; other models are fetched from the Hub."""
+    """A folder, or s3://bucket/prefix, with one folder per model, named as its id; other models are fetched from the
+    Hub."""
