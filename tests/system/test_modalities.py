@@ -70,6 +70,12 @@ def all_experts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Itera
         yield local_stack
 
 
+@pytest.fixture(scope="module", autouse=True)
+def tasks_before_requests(all_experts: LocalStack) -> str:
+    """Output of `hugginggpt tasks` before the first test: a task whose only model has failed to load is not listed."""
+    return all_experts.run_cli("tasks").out
+
+
 @pytest.fixture
 def blue(tmp_path: Path) -> Path:
     path = tmp_path / "blue.png"
@@ -77,8 +83,8 @@ def blue(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_task_is_listed_with_its_expert(all_experts: LocalStack) -> None:
-    lines = [line.split() for line in all_experts.run_cli("tasks").out.splitlines() if not line.startswith(" ")]
+def test_every_task_is_listed_with_its_expert(tasks_before_requests: str) -> None:
+    lines = [line.split() for line in tasks_before_requests.splitlines() if not line.startswith(" ")]
     listed = {line[0]: {token.strip(",") for token in line[line.index("→") :]} for line in lines}
     assert set(listed) == {task for names in TASKS.values() for task in names.split()}
     assert [task for expert, names in TASKS.items() for task in names.split() if expert not in listed[task]] == []
