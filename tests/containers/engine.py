@@ -11,6 +11,10 @@ from tests.containers.podman import Podman
 LABEL = "hugginggpt.tests"
 """Label of all containers, networks and images of tests; its value is the session."""
 
+PUBLISHED_ADDRESS = "127.0.0.2"
+"""Loopback address of published ports. The firewall redirects connections to a published port to the container, even
+after a session that was killed; on 127.0.0.1 this would affect servers of other tests."""
+
 _RESTRICTED = ("--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges")
 
 
@@ -50,13 +54,13 @@ class Engine:
             network: Network of the container.
             aliases: Names on the network; several containers may share one.
             environment: Variables that override the image's.
-            ports: Ports to publish on 127.0.0.1.
+            ports: Ports to publish on PUBLISHED_ADDRESS.
             options: Further options of `podman run`.
         """
         alias_options = ",".join(f"alias={alias}" for alias in aliases)
         network_option = f"--network={network.name}{':' if alias_options else ''}{alias_options}"
         variables = [f"--env={name}={value}" for name, value in (environment or {}).items()]
-        published = [f"--publish=127.0.0.1::{port}" for port in ports]
+        published = [f"--publish={PUBLISHED_ADDRESS}::{port}" for port in ports]
         container = self.podman(
             *("run", "--detach", "--label", self.label, network_option),
             *(*_RESTRICTED, *variables, *published, *options, image, *command),
