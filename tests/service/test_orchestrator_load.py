@@ -261,9 +261,11 @@ async def test_active_tasks_outlast_the_restart_of_their_only_expert(monkeypatch
 
 
 async def test_long_call_closes_the_circuit_of_its_address_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.infer_call.REACHED_SECONDS", 0.05)
+    monkeypatch.setattr("services.orchestrator.experts.infer_call.REACHED_SECONDS", 0.0)  # before the channel connects
+    monkeypatch.setattr("services.orchestrator.experts.circuit_breaker.PROBE_SECONDS", 60.0)  # no second probe
+    monkeypatch.setattr("services.orchestrator.experts.health.MAX_PROBE_WAIT_SECONDS", 90.0)  # for the other calls
     expert = HeldExpert()
-    async with open_client() as client, expert.serving() as address:
+    async with open_client(attempt_seconds=60.0) as client, expert.serving() as address:
         open_circuit(client, candidate(address), Unavailable("down"))
         calls = [asyncio.create_task(SimulatedRun(client).infer(candidate(address))) for _ in range(20)]
         async with asyncio.timeout(20):

@@ -101,9 +101,9 @@ class InferCaller:
         request.MergeFrom(attempts.task.request)
         channel = self._channels.acquire(address)
         progress = ProgressFollower(channel.expert, request.call_id, attempts.report_progress)
-        timer, started = None, time.monotonic()
+        reached, started = None, time.monotonic()
         if self._health.is_address_down(by, address):
-            timer = asyncio.get_running_loop().call_later(REACHED_SECONDS, self._report_if_reached, channel, by)
+            reached = asyncio.create_task(self._report_reached(channel, by), name=f"reached-{address}")
         try:
             call = channel.expert.Infer(request, timeout=seconds, metadata=call_context.metadata())
             return await call, await call.trailing_metadata()
@@ -114,14 +114,15 @@ class InferCaller:
             raise _described(from_rpc(error), by, seconds) from error
         finally:
             progress.stop()
-            if timer:
-                timer.cancel()
+            if reached:
+                reached.cancel()
             await self._channels.release(channel)
 
-    def _report_if_reached(self, channel: "ExpertChannel", by: Candidate) -> None:
-        """Reports an address as reachable if its channel is connected."""
-        if channel.channel.get_state() is grpc.ChannelConnectivity.READY:
-            self._health.address_reached(by, channel.address)
+    async def _report_reached(self, channel: "ExpertChannel", by: Candidate) -> None:
+        """Reports an address as reachable once a call has run for REACHED_SECONDS and its channel is connected."""
+        await asyncio.sleep(REACHED_SECONDS)
+        await channel.channel.channel_ready()
+        self._health.address_reached(by, channel.address)
 
     def _record_usage(self, attempts: TaskAttempts, by: Candidate, usage: Usage, started: float) -> None:
         """Adds duration and cost to the usage of a call that has ended."""
