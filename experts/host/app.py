@@ -17,7 +17,7 @@ import structlog
 from google.protobuf import json_format
 
 from experts.host.description import Description
-from experts.host.devices import Placements
+from experts.host.devices import Placements, default_threads
 from experts.host.expert import (
     EngineNotInstalled,
     Expert,
@@ -166,7 +166,7 @@ async def serve(expert: Expert, settings: Settings) -> AsyncIterator[RunningServ
     with (
         running(isolation, ahead=expert.takes_files),
         closing(_models(expert, settings)) as models,
-        closing(ThreadPool("cpu", settings.threads, elastic=True)) as cpu,
+        closing(ThreadPool("cpu", settings.threads or default_threads(), elastic=True)) as cpu,
     ):
         await models.check_placements()
         description = Description(expert, models, settings)
@@ -197,7 +197,10 @@ def _configure(expert: Expert, settings: Settings) -> Expert:
     if settings.workers == "thread":
         return allowed
     workers = WorkerSettings(
-        settings.threads, settings.load_seconds, (settings.log_level, settings.log_format), settings.isolation
+        settings.threads or default_threads(),
+        settings.load_seconds,
+        (settings.log_level, settings.log_format),
+        settings.isolation,
     )
     offers = (replace(each, loader=workers.loader(each.spec.name, each.loader)) for each in allowed.offers)
     return replace(allowed, offers=tuple(offers))
@@ -209,7 +212,13 @@ def _load_timeout(settings: Settings) -> float:
 
 
 def _models(expert: Expert, settings: Settings) -> Models:
-    limits = Limits(settings.max_waiting, settings.batch_items, settings.background_seconds, settings.memory_bytes)
+    limits = Limits(
+        settings.max_waiting,
+        settings.batch_items,
+        settings.batch_scale,
+        settings.background_seconds,
+        settings.memory_bytes,
+    )
     return Models(expert.offers, limits, devices=expert.devices, placements=settings.devices, pool=settings.pool)
 
 

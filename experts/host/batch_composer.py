@@ -46,14 +46,12 @@ class BatchComposer:
     """Composes batches: interactive calls first, then by arrival.
 
     Args:
-        items: maximum number of calls in a batch, for any model.
         background_seconds: maximum predicted duration of a background batch while interactive calls arrive.
         clock: monotonic clock, in seconds.
     """
 
-    def __init__(self, *, items: int, background_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._items, self._background_seconds = items, background_seconds
-        self._clock = clock
+    def __init__(self, *, background_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._background_seconds, self._clock = background_seconds, clock
         self._background_was_overtaken = False
         self._last_interactive = -inf
 
@@ -67,7 +65,7 @@ class BatchComposer:
         batching, latency_model = first.model.batching, first.model.latency_model
         batch, costs = [first], [first.cost]
         for peer in _batch_peers(first, waiting, batching):
-            if len(batch) >= min(batching.items, self._items):
+            if len(batch) >= batching.items:
                 break
             cost = batching.cost([*costs, peer.cost])
             fits = cost <= batching.budget and latency_model.predict(cost) <= max_seconds

@@ -58,7 +58,9 @@ class Batcher:
         """Also loads the model, because engines may be bound to a thread."""
         self.busy_since: float | None = None
         """When the batch in progress started, by time.monotonic(); None while the thread is idle."""
-        self.model_id, self._limit = model_id, limit
+        self.limit = limit
+        """Maximum number of admitted calls."""
+        self.model_id = model_id
         self.free_memory: Callable[[], None] = lambda: None
         """Frees device memory; called on the thread after a batch ran out of memory."""
         self._composer = composer
@@ -106,7 +108,7 @@ class Batcher:
         Raises:
             Overloaded: the limit is reached.
         """
-        if self._present >= (max(1, self._limit * 3 // 4) if background else self._limit):
+        if self._present >= (max(1, self.limit * 3 // 4) if background else self.limit):
             delay = min(max(self._present * self._call_seconds, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS)
             raise Overloaded(
                 f"{self.model_id} is at its limit of {self._present} calls",

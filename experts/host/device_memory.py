@@ -49,10 +49,13 @@ class DeviceMemory(Generic[R]):
         device: its name, such as "cuda:0".
         budget_bytes: maximum for all models together; 0 sets no limit.
         release: returns freed memory from the engine to the system.
+        batch_scale: factor of the limits of batches.
     """
 
-    def __init__(self, device: str, budget_bytes: int, release: Callable[[], Awaitable[None]]) -> None:
-        self.device, self.budget_bytes = device, budget_bytes
+    def __init__(
+        self, device: str, budget_bytes: int, release: Callable[[], Awaitable[None]], *, batch_scale: float = 1.0
+    ) -> None:
+        self.device, self.budget_bytes, self.batch_scale = device, budget_bytes, batch_scale
         self.freed = asyncio.Event()
         """Set when a model is no longer used."""
         self.residents: list[R] = []

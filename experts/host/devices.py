@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -23,6 +24,13 @@ DTYPES = {
 
 _PROC = Path("/proc")
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+BATCH_ITEMS, MAX_WAITING = 32, 64
+"""Default maximum of calls in a batch, and of calls of a model, at a batch scale of 1."""
+_REFERENCE_BYTES, _REFERENCE_CORES = 16 * 2**30, 4
+"""Memory and cores of a device with a batch scale of 1: of the smallest GPUs in servers, and of a laptop's CPU."""
+_MIN_THREADS, _MAX_THREADS = 2, 16
 
 
 class Memory(Protocol):
@@ -147,6 +155,39 @@ def limit_bytes() -> int:
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [file.read_text(encoding="ascii").strip() for file in _LIMITS if file.exists()]
     return min([machine, *(int(text) for text in limits if text.isdigit())])
+
+
+@cache
+def usable_cores() -> int:
+    """Returns the number of cores that this process may use: of the machine, or the limit of the container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # there is no limit, or the system has no such file
+        quota, period = _CPU_QUOTA.read_text(encoding="ascii").split()
+        cores = min(cores, ceil(int(quota) / int(period)))
+    return max(1, cores)
+
+
+def batch_scale(device: str, total_bytes: int) -> float:
+    """Returns the factor of a device's batch limits, at least 1.
+
+    Larger batches use a GPU better until all of its cores compute, and larger GPUs have more of both memory and cores:
+    the factor is memory / 16 GiB. On a CPU it is the smaller one of cores / 4 and memory / 16 GiB: beyond a few items
+    for each core, a larger batch only takes longer.
+
+    Args:
+        device: such as "cuda:0".
+        total_bytes: its memory.
+    """
+    scale = total_bytes / _REFERENCE_BYTES
+    return max(1.0, min(scale, usable_cores() / _REFERENCE_CORES) if device == CPU else scale)
+
+
+def default_threads() -> int:
+    """Returns the number of threads that read inputs and write outputs: half of the cores, from 2 to 16.
+
+    The other half computes; and more threads mostly wait for Python's interpreter lock.
+    """
+    return min(max(_MIN_THREADS, usable_cores() // 2), _MAX_THREADS)
 
 
 def trim() -> None:

@@ -31,12 +31,12 @@ class Media:
 
 @dataclass(frozen=True)
 class Batching:
-    """Batch limits of a model."""
+    """Batch limits of a model. Which further limits apply depends on the device (devices.batch_scale)."""
 
-    items: int = 32
-    """Maximum number of items in a batch; 1 disables batching."""
+    items: float = inf
+    """Maximum number of items in a batch, which no setting raises; 1 disables batching."""
     budget: float = inf
-    """Maximum cost of a batch, in the unit of the handler's cost."""
+    """Maximum cost of a batch on a device with a batch scale of 1, in the unit of the handler's cost."""
     padded: bool = False
     """Whether items are padded to the longest: a batch then costs its longest item times the number of items."""
 

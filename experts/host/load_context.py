@@ -24,6 +24,8 @@ class LoadContext:
     """Never "auto"."""
     dtype: str = ""
     """"float32", "float16" or "bfloat16" if the operator set one for this model; empty leaves it to the engine."""
+    batch_scale: float = 1.0
+    """Factor of the limits of batches on the device (devices.batch_scale, unless the operator set one)."""
     fetch_only: bool = False
     """Only download the files: the loader raises FilesFetched when all are present, before it loads any of them."""
 

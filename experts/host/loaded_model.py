@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
+from experts.host.devices import BATCH_ITEMS
 from experts.host.handler import Batching, Handler, RemoteHandler, UnavailableReason
 from experts.host.latency_model import LatencyModel
 from experts.host.metering import MeteredCall, Pool, cpus
@@ -20,15 +21,20 @@ class LoadedModel:
     pool: Pool | None = None
     """The pool of the device it computes on, besides the CPUs."""
     latency_model: LatencyModel = field(default_factory=LatencyModel)
+    batch_items: int = BATCH_ITEMS
+    """Maximum number of items in a batch, if the handler has no lower limit."""
+    batch_scale: float = 1.0
+    """Factor of the handler's budget on its device."""
     max_batch_cost: float = inf
     """Maximum cost of a batch, lowered after a batch ran out of memory."""
     _is_warm: bool = False
 
     @property
     def batching(self) -> Batching:
-        """The handler's batch limits, reduced to what fits into memory."""
+        """The limits of its batches on its device."""
         own = self.handler.batching
-        return own if own.budget <= self.max_batch_cost else Batching(own.items, self.max_batch_cost, own.padded)
+        budget = min(own.budget * self.batch_scale, self.max_batch_cost)
+        return Batching(min(own.items, self.batch_items), budget, own.padded)
 
     @property
     def revision(self) -> str:

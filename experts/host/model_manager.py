@@ -13,7 +13,19 @@ from experts.host import load_context, telemetry
 from experts.host.batch_composer import BatchComposer
 from experts.host.batcher import Batcher
 from experts.host.device_memory import DeviceMemory
-from experts.host.devices import CPU, CpuOnly, Devices, Placement, Placements, limit_bytes, resident_bytes, trim
+from experts.host.devices import (
+    BATCH_ITEMS,
+    CPU,
+    MAX_WAITING,
+    CpuOnly,
+    Devices,
+    Placement,
+    Placements,
+    batch_scale,
+    limit_bytes,
+    resident_bytes,
+    trim,
+)
 from experts.host.expert import Offer
 from experts.host.handler import RemoteHandler, UnavailableReason
 from experts.host.loaded_model import LoadedModel
@@ -41,13 +53,13 @@ class ModelManager:
     Args:
         devices: the engine's devices.
         placements: device and number type of each model, as configured by the operator.
-        memory_bytes: memory budget of each device; 0 selects the default share.
+        limits: memory budget of each device, and limits of calls and batches.
         pools: usage pools of the devices.
         clock: seconds.
     """
 
     def __init__(
-        self, devices: Devices, placements: Placements, *, memory_bytes: int, pools: Pools, clock: Clock
+        self, devices: Devices, placements: Placements, *, limits: "Limits", pools: Pools, clock: Clock
     ) -> None:
         self.clock = clock
         self.changed = asyncio.Event()
@@ -56,7 +68,7 @@ class ModelManager:
         """Number of such changes."""
         self.loading_since: float | None = None
         """When the load in progress started, by time.monotonic()."""
-        self._devices, self._placements, self._memory_bytes, self._pools = devices, placements, memory_bytes, pools
+        self._devices, self._placements, self._limits, self._pools = devices, placements, limits, pools
         self._load_lock = asyncio.Lock()
         self._thread = ThreadPool("devices")
         self._memories: dict[str, DeviceMemory[ModelSlot]] = {}
@@ -104,6 +116,7 @@ class ModelManager:
             finally:
                 self.loading_since = None
             model.set_loaded(loaded, used_bytes, seconds=time.monotonic() - started_at)
+            model.batcher.limit = max(model.batcher.limit, self._limits.calls(loaded))
             memory.add(model)
             await memory.evict_for(0, keep=model)
 
@@ -136,24 +149,26 @@ class ModelManager:
     ) -> tuple[LoadedModel, int]:
         """Loads the model; if it runs out of memory, evicts idle models and tries once more."""
         try:
-            return await model.batcher.thread.run(self._load_and_measure, model, memory.device, placement.dtype)
+            return await model.batcher.thread.run(self._load_and_measure, model, memory, placement.dtype)
         except Exception as error:
             if not is_out_of_memory(error) or not await memory.evict_idle():
                 raise
-        return await model.batcher.thread.run(self._load_and_measure, model, memory.device, placement.dtype)
+        return await model.batcher.thread.run(self._load_and_measure, model, memory, placement.dtype)
 
-    def _load_and_measure(self, model: "ModelSlot", device: str, dtype: str) -> tuple[LoadedModel, int]:
+    def _load_and_measure(
+        self, model: "ModelSlot", memory: "DeviceMemory[ModelSlot]", dtype: str
+    ) -> tuple[LoadedModel, int]:
         """Returns the loaded model and the bytes that it takes; on its thread."""
+        device, scale = memory.device, memory.batch_scale
         before = self._used_bytes(device)
         context = load_context.LoadContext(
-            model.offer.card.revision, model.report_progress, model.task, model.id, device, dtype
+            model.offer.card.revision, model.report_progress, model.task, model.id, device, dtype, scale
         )
         with load_context.use(context):
             handler = model.offer.loader(model.id, device)
         is_remote = isinstance(handler, RemoteHandler)
-        loaded = LoadedModel(
-            handler, self._pools.remote if is_remote else self._pools.of(device, self._devices.product)
-        )
+        pool = self._pools.remote if is_remote else self._pools.of(device, self._devices.product)
+        loaded = LoadedModel(handler, pool, batch_items=self._limits.items(scale), batch_scale=scale)
         return loaded, loaded.memory_bytes or max(0, self._used_bytes(device) - before)
 
     def _used_bytes(self, device: str) -> int:
@@ -189,14 +204,21 @@ class ModelManager:
 
     async def _memory_of(self, device: str) -> "DeviceMemory[ModelSlot]":
         if device not in self._memories:
-            budget = self._memory_bytes or await self._thread.run(self._default_budget, device)
-            self._memories[device] = DeviceMemory(device, budget, self._release)
+            budget, scale = await self._thread.run(self._default_limits, device)
+            self._memories[device] = DeviceMemory(
+                device,
+                self._limits.memory_bytes or budget,
+                self._release,
+                batch_scale=self._limits.batch_scale or scale,
+            )
         return self._memories[device]
 
-    def _default_budget(self, device: str) -> int:
+    def _default_limits(self, device: str) -> tuple[int, float]:
+        """Returns the memory budget and the batch scale of a device."""
         if device == CPU:
-            return int(limit_bytes() * CPU_SHARE)
-        return int(self._devices.memory(device).free * GPU_SHARE)
+            return int(limit_bytes() * CPU_SHARE), batch_scale(CPU, limit_bytes())
+        memory = self._devices.memory(device)
+        return int(memory.free * GPU_SHARE), batch_scale(device, memory.used + memory.free)
 
     async def _release(self) -> None:
         await self._thread.run(self._devices.release)
@@ -213,12 +235,22 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that apply to every model; see the settings of the same names."""
+    """Limits that apply to every model; see the settings of the same names. 0 derives one from the device."""
 
-    max_waiting: int = 64
-    batch_items: int = 32
+    max_waiting: int = 0
+    batch_items: int = 0
+    batch_scale: float = 0.0
     background_seconds: float = 0.05
     memory_bytes: int = 0
+
+    def calls(self, model: LoadedModel | None = None) -> int:
+        """Returns the maximum calls of a model, which may not be loaded yet: by default two full batches, or more."""
+        full_batch = 0 if model is None or model.handler.concurrent else int(model.batching.items)
+        return self.max_waiting or max(MAX_WAITING, 2 * full_batch)
+
+    def items(self, scale: float) -> int:
+        """Returns the maximum calls in one batch on a device of a batch scale."""
+        return self.batch_items or max(1, round(BATCH_ITEMS * scale))
 
 
 class Models:
@@ -245,10 +277,8 @@ class Models:
             clock: seconds.
         """
         self._limits = limits
-        devices, memory = devices or CpuOnly(), limits.memory_bytes
-        self._manager = ModelManager(
-            devices, Placements(placements), memory_bytes=memory, pools=Pools(pool), clock=clock
-        )
+        devices = devices or CpuOnly()
+        self._manager = ModelManager(devices, Placements(placements), limits=limits, pools=Pools(pool), clock=clock)
         self.changed = self._manager.changed
         """Set when a model was loaded or unloaded, or failed to load; cleared by the observer."""
         self.notify_change = self._manager.notify_change
@@ -364,8 +394,8 @@ class Models:
 
     def _add_batcher(self, model_id: str) -> Batcher:
         limits = self._limits
-        composer = BatchComposer(items=limits.batch_items, background_seconds=limits.background_seconds)
-        batcher = Batcher(model_id, limit=limits.max_waiting, composer=composer)
+        composer = BatchComposer(background_seconds=limits.background_seconds)
+        batcher = Batcher(model_id, limit=limits.calls(), composer=composer)
         batcher.free_memory = partial(self._manager.free_memory, batcher)
         self._batchers[model_id] = batcher
         return batcher

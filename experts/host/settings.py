@@ -15,11 +15,14 @@ class Settings(ServiceSettings, StoreSettings):
 
     model_config = SettingsConfigDict(env_prefix="EXPERT_")
 
-    max_waiting: int = Field(64, ge=1)
+    max_waiting: int = Field(0, ge=0)
     """Maximum calls of one model, running or waiting; further calls are refused immediately. Background calls may use
-    three quarters of it."""
-    batch_items: int = Field(32, ge=1)
-    """Maximum calls in one batch, for any model."""
+    three quarters of it. 0: two full batches, and at least 64."""
+    batch_items: int = Field(0, ge=0)
+    """Maximum calls in one batch, for any model that can batch. 0: 32 times the batch scale."""
+    batch_scale: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Factor of the limits of batches: calls, tokens, pixels. 0: memory / 16 GiB of the model's GPU, or for a CPU the
+    smaller one of cores / 4 and memory / 16 GiB; at least 1."""
     background_seconds: float = Field(0.05, gt=0)
     """Maximum device time of a batch of background calls, which delays interactive calls."""
     max_input_bytes: int = Field(256 * 1024 * 1024, ge=1)
@@ -45,8 +48,9 @@ class Settings(ServiceSettings, StoreSettings):
     0.5 ms a call."""
     allowed: str = ""
     """Ids of the models that may be served, separated by commas; empty allows all of the expert's models."""
-    threads: int = Field(2, ge=1)
-    """Threads that read inputs and write outputs, in addition to one thread per model."""
+    threads: int = Field(0, ge=0)
+    """Threads that read inputs and write outputs, in addition to one thread per model. 0: half of the cores, from 2 to
+    16."""
     decode_workers: int = Field(3, ge=1)
     """Maximum processes that decode images, PDFs, audio and video, and run engines that need no loading. They share
     most of their memory, and are started on demand."""

@@ -18,7 +18,7 @@ _meter = metrics.get_meter("hugginggpt.expert")
 batch_items = _meter.create_histogram(
     "expert_batch_items",
     description="Calls in one batch, by model.",
-    explicit_bucket_boundaries_advisory=(1, 2, 4, 8, 16, 32, 64, 128),
+    explicit_bucket_boundaries_advisory=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
 )
 batch_seconds = _meter.create_histogram(
     "expert_batch_duration", unit="s", description="Duration of batches on their device, by model."

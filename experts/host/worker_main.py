@@ -89,6 +89,7 @@ class Worker:
             start.model_id,
             start.device,
             start.dtype,
+            start.batch_scale,
         )
         with load_context.use(context):
             self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's

@@ -24,6 +24,8 @@ class Start:
     revision: str
     device: str
     dtype: str
+    batch_scale: float
+    """As in LoadContext."""
     threads: int
     load_seconds: float
     """Timeout of the load, after which the worker is killed."""

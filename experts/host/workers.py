@@ -240,6 +240,7 @@ class WorkerSettings:
             current.revision,
             device,
             current.dtype,
+            current.batch_scale,
             self.threads,
             self.load_seconds,
             self.log,

@@ -61,7 +61,9 @@ class Classifier(TorchHandler):
             logits = _logits(self, windows, self._window_tokenizer.pad_id)
             return to_probabilities(logits, multi_label=self._is_multi_label)
 
-        scores = run_in_passes([item.windows for item in items], _length, compute, call)
+        scores = run_in_passes(
+            [item.windows for item in items], _length, compute, call, max_tokens=self.max_pass_tokens
+        )
         return [
             (weighted_mean(rows, [window.length for window in item.windows]), item.top_k)
             for rows, item in zip(scores, items, strict=False)
@@ -121,7 +123,9 @@ class ZeroShotClassifier(TorchHandler):
             rows: list[list[float]] = _logits(self, windows, self._window_tokenizer.pad_id).float().tolist()
             return rows
 
-        logits = run_in_passes([item.windows for item in items], _length, compute, call)
+        logits = run_in_passes(
+            [item.windows for item in items], _length, compute, call, max_tokens=self.max_pass_tokens
+        )
         return list(zip(logits, items, strict=False))
 
     def finish(self, raw: tuple[list[list[float]], ZeroShotItem]) -> Outputs:

@@ -72,7 +72,7 @@ class Embedder(TorchHandler):
             return vectors
 
         flat = [[window for windows in item.windows for window in windows] for item in items]
-        results = run_in_passes(flat, lambda window: window.length, compute, call)
+        results = run_in_passes(flat, lambda window: window.length, compute, call, max_tokens=self.max_pass_tokens)
         return [(_vectors_by_text(item, vectors), item) for item, vectors in zip(items, results, strict=False)]
 
 

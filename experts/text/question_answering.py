@@ -68,7 +68,13 @@ class QuestionAnswerer(TorchHandler):
                 starts, ends = output.start_logits.float().cpu(), output.end_logits.float().cpu()
             return [_best_span(*row) for row in zip(windows, starts, ends, strict=True)]
 
-        spans = run_in_passes([item.windows for item in items], lambda window: window.length, compute, call)
+        spans = run_in_passes(
+            [item.windows for item in items],
+            lambda window: window.length,
+            compute,
+            call,
+            max_tokens=self.max_pass_tokens,
+        )
         return list(zip(spans, items, strict=False))
 
     def finish(self, raw: tuple[list[AnswerSpan], QuestionItem]) -> Outputs:

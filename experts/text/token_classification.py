@@ -69,7 +69,13 @@ class TokenClassifier(TorchHandler):
                 logits = require_finite(self.model(**move_to_device(batch, self.model)).logits, self.model_id)
             return [to_probabilities(row[: window.length]) for row, window in zip(logits, windows, strict=True)]
 
-        scores = run_in_passes([item.windows for item in items], lambda window: window.length, compute, call)
+        scores = run_in_passes(
+            [item.windows for item in items],
+            lambda window: window.length,
+            compute,
+            call,
+            max_tokens=self.max_pass_tokens,
+        )
         return list(zip(scores, items, strict=False))
 
     def finish(self, raw: tuple[list[list[list[float]]], TaggingItem]) -> Outputs:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 
-from experts.host.settings import Settings as Expert
+from experts.host.devices import MAX_WAITING
 from services.orchestrator.settings import Settings as Orchestrator
 from tests.bench.capacity import BUSY, CONNECTIONS, DAY_SECONDS, RATES, REPLICAS, SERVICE_NAMES, Figures, service_rows
 
@@ -14,7 +14,6 @@ RUN_SECONDS, RUN_MB = 3, 1
 """Duration and upload of the example run."""
 MAX_RUNS: int = Orchestrator.model_fields["max_runs"].default
 CALLS: int = Orchestrator.model_fields["calls_per_expert"].default
-WAITING: int = Expert.model_fields["max_waiting"].default
 RETENTION_DAYS: float = Orchestrator.model_fields["keep_seconds"].default / DAY_SECONDS
 
 Needs = Mapping[str, Sequence[object]]
@@ -54,8 +53,8 @@ def _run_slots(needs: Needs) -> str:
     return (
         f"Next are run slots. An orchestrator has {MAX_RUNS} active runs at once (`ORCHESTRATOR_MAX_RUNS`) and "
         f"{CALLS} calls of one expert (`ORCHESTRATOR_CALLS_PER_EXPERT`), and a model in one expert pod accepts "
-        f"{WAITING} calls, running or waiting (`EXPERT_MAX_WAITING`). Active runs are *rate × seconds of a run*: "
-        f"at {MANY:,g} a second and {RUN_SECONDS} s each {at_once:,g}, which is {ceil(at_once / MAX_RUNS)} "
+        f"{MAX_WAITING} calls or more, running or waiting (`EXPERT_MAX_WAITING`). Active runs are *rate × seconds of a "
+        f"run*: at {MANY:,g} a second and {RUN_SECONDS} s each {at_once:,g}, which is {ceil(at_once / MAX_RUNS)} "
         f"orchestrators at least; the table has {needs['orchestrator, processes'][1]}. Requests above the limits are "
         f"refused at once with 429 and `Retry-After`, or retried internally. A gateway for which a dozen runs were "
         f"refused within two seconds, or a dozen wait as long to be accepted, refuses most further requests itself, "

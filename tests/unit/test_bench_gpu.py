@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_large_models_run_batches_on_the_meta_device(name: str) -> None:
     model = Large(name, "meta")
-    assert batch_seconds(model, model.batching.items, batches=2) > 0
+    assert batch_seconds(model, int(model.batching.items), batches=2) > 0
 
 
 async def test_figures_are_gaps_without_a_gpu(

@@ -15,7 +15,8 @@ from tests.support.clock import Clock
 
 
 def model(batching: Batching) -> LoadedModel:
-    return LoadedModel(replace(single(lambda inputs, parameters: inputs), batching=batching))  # type: ignore[type-var]  # it is a dataclass
+    handler = replace(single(lambda inputs, parameters: inputs), batching=batching)  # type: ignore[type-var]  # it is a dataclass
+    return LoadedModel(handler, batch_items=8)
 
 
 def measured(loaded: LoadedModel, start: float, each: float) -> LoadedModel:
@@ -27,7 +28,7 @@ def measured(loaded: LoadedModel, start: float, each: float) -> LoadedModel:
 
 @pytest.fixture
 async def composer() -> BatchComposer:
-    return BatchComposer(items=8, background_seconds=0.05)
+    return BatchComposer(background_seconds=0.05)
 
 
 def queued(
@@ -46,6 +47,21 @@ async def test_waiting_calls_run_together_up_to_the_limits(composer: BatchCompos
     assert items(composer.compose([queued(loaded, n) for n in range(6)])) == [0, 1, 2, 3]
     loaded = model(Batching())
     assert len(composer.compose([queued(loaded, n) for n in range(20)])) == 8
+
+
+@pytest.mark.parametrize(("batch_items", "calls"), [(2, 2), (100, 4)])
+async def test_no_setting_raises_the_limit_of_the_handler(
+    composer: BatchComposer, batch_items: int, calls: int
+) -> None:
+    loaded = replace(model(Batching(items=4)), batch_items=batch_items)
+    assert len(composer.compose([queued(loaded, n) for n in range(20)])) == calls
+
+
+async def test_budget_grows_with_the_batch_scale_until_memory_runs_out(composer: BatchComposer) -> None:
+    loaded = replace(model(Batching(budget=3)), batch_scale=2.0)
+    assert len(composer.compose([queued(loaded, n) for n in range(8)])) == 6
+    loaded.record_out_of_memory(4)
+    assert len(composer.compose([queued(loaded, n) for n in range(8)])) == 2
 
 
 async def test_only_calls_of_one_model_and_batch_key_run_together(composer: BatchComposer) -> None:
@@ -82,7 +98,7 @@ async def test_interactive_calls_precede_background_calls_in_separate_batches(co
 
 async def test_background_batch_is_limited_by_duration_while_interactive_calls_arrive() -> None:
     clock = Clock()
-    composer = BatchComposer(items=8, background_seconds=0.05, clock=clock)
+    composer = BatchComposer(background_seconds=0.05, clock=clock)
     loaded = measured(model(Batching()), start=0.02, each=0.01)
     background = [queued(loaded, n, background=True) for n in range(8)]
     assert len(composer.compose([queued(loaded, n) for n in range(8)])) == 8

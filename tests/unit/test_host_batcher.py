@@ -91,7 +91,7 @@ def batcher(evictions: list[str]) -> Iterator[Batcher]:
     def free_memory() -> None:
         evictions.append("freed")
 
-    batcher = Batcher("m", limit=20, composer=BatchComposer(items=32, background_seconds=0.05))
+    batcher = Batcher("m", limit=20, composer=BatchComposer(background_seconds=0.05))
     batcher.free_memory = free_memory
     yield batcher
     batcher.thread.close()
@@ -122,7 +122,7 @@ def raws(results: Sequence[BatchedResult | BaseException]) -> list[Any]:
 
 @pytest.mark.parametrize(("limit", "background", "admitted"), [(2, False, 2), (20, True, 15), (1, True, 1)])
 def test_full_batcher_refuses_call_with_retry_delay(limit: int, background: bool, admitted: int) -> None:
-    batcher = Batcher("m", limit=limit, composer=BatchComposer(items=32, background_seconds=0.05))
+    batcher = Batcher("m", limit=limit, composer=BatchComposer(background_seconds=0.05))
     with ExitStack() as stack:
         for _ in range(admitted):
             stack.enter_context(batcher.admit(background=background))

@@ -3,13 +3,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from experts.host.device_memory import DeviceMemory
-from experts.host.devices import Memory
+from experts.host.devices import MAX_WAITING, Memory
 from experts.host.expert import Offer
-from experts.host.handler import Handler, Single
+from experts.host.handler import UNBATCHED, Batching, Handler, Single
 from experts.host.model_manager import Limits, Models
 from experts.host.model_slot import ModelSlot, State
 from protos.hugginggpt.v1.model_pb2 import ModelCard
@@ -165,8 +166,9 @@ class Bytes:
 class Gpu:
     """A GPU of eight bytes by default; a model takes as many as the number in its name."""
 
-    def __init__(self, total: int = 8) -> None:
+    def __init__(self, total: int = 8, batching: Batching = UNBATCHED) -> None:
         self.total, self.used, self.peak, self.released = total, 0, 0, 0
+        self.batching = batching
 
     def devices(self) -> tuple[str, ...]:
         return ("cuda:0",)
@@ -197,7 +199,7 @@ class Weights(Single):
     """A model that occupies memory of the GPU until it is closed."""
 
     def __init__(self, gpu: Gpu, size: int) -> None:
-        super().__init__(lambda inputs, parameters: inputs)
+        super().__init__(lambda inputs, parameters: inputs, gpu.batching)
         self._gpu, self._size = gpu, size
 
     def close(self) -> None:
@@ -205,15 +207,43 @@ class Weights(Single):
 
 
 @contextmanager
-def loaded_models(gpu: Gpu, *ids: str, budget: int = 0) -> Iterator[Models]:
+def loaded_models(gpu: Gpu, *ids: str, budget: int = 0, **limits: Any) -> Iterator[Models]:
     offers = [Offer(TaskSpec(name="task"), ModelCard(id=name, task="task"), gpu.load) for name in ids]
-    with closing(Models(offers, Limits(memory_bytes=budget), devices=gpu)) as models:
+    with closing(Models(offers, Limits(memory_bytes=budget, **limits), devices=gpu)) as models:
         yield models
 
 
 async def use(model: ModelSlot) -> None:
     async with model.use():
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "batch", "calls"),
+    [
+        ({}, 96, 192),
+        ({"batch_scale": 10.0}, 320, 640),
+        ({"batch_scale": 0.5}, 16, 64),
+        ({"batch_items": 4}, 4, 64),
+        ({"batch_items": 500}, 500, 1000),
+        ({"max_waiting": 5}, 96, 5),
+        ({"max_waiting": 5000}, 96, 5000),
+    ],
+)
+async def test_limits_follow_the_device_unless_they_are_set(limits: dict[str, Any], batch: int, calls: int) -> None:
+    gpu = Gpu(total=48 * 2**30, batching=Batching())
+    with loaded_models(gpu, "a-2", **limits) as models:
+        model = models.get("task", "a-2")
+        async with model.use() as loaded:
+            assert loaded.batching.items == batch
+        assert model.batcher.limit == calls
+
+
+async def test_model_without_batching_accepts_as_many_calls_on_any_device() -> None:
+    with loaded_models(Gpu(total=48 * 2**30), "a-2") as models:
+        model = models.get("task", "a-2")
+        await use(model)
+        assert model.batcher.limit == MAX_WAITING
 
 
 async def test_models_share_a_budget_of_measured_bytes() -> None:
