@@ -89,7 +89,7 @@ def _decode_with_ffmpeg(media: Media, rate: int, max_seconds: float) -> "Samples
 
     with _open_container(media) as container:
         if not container.streams.audio:
-            raise InvalidRequest(f"{media.name} has no audio track.", remedy="Send a file with audio.", port="audio")
+            raise InvalidRequest(f"{media.name} has no audio track", remedy="send a file with audio", port="audio")
         if (container.duration or 0) > max_seconds * _TICKS_PER_SECOND:
             raise too_long_error(media, max_seconds)
         blocks, total = [], 0
@@ -99,7 +99,7 @@ def _decode_with_ffmpeg(media: Media, rate: int, max_seconds: float) -> "Samples
             if total > max_seconds * rate:
                 raise too_long_error(media, max_seconds)
     if not total:
-        raise InvalidRequest(f"{media.name} contains no audio samples.", remedy="Record it again.", port="audio")
+        raise InvalidRequest(f"{media.name} contains no audio samples", remedy="record it again", port="audio")
     samples = np.nan_to_num(np.concatenate(blocks), copy=False, posinf=1.0, neginf=-1.0)
     samples /= max(1.0, float(abs(samples).max()))
     return samples
@@ -126,7 +126,7 @@ def _open_container(media: Media) -> Iterator[Any]:
             yield container
     except (av.FFmpegError, ValueError) as error:
         raise InvalidRequest(
-            f"cannot decode {media.name}: it is not a supported audio file.",
-            remedy="Send a WAV, FLAC, Ogg, MP3 or M4A file.",
+            f"cannot decode {media.name}: it is not a supported audio file",
+            remedy="send a WAV, FLAC, Ogg, MP3 or M4A file",
             port="audio",
         ) from error

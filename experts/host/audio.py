@@ -25,7 +25,7 @@ _UNKNOWN = 2**62
 """Number of frames from which on libsndfile means that the length is unknown."""
 _ESTIMATED = ("MP3", "MPEG")
 """Formats whose headers may state a wrong number of frames."""
-_REMEDY = "Send a WAV, FLAC, Ogg or MP3 file."
+_REMEDY = "send a WAV, FLAC, Ogg or MP3 file"
 
 
 def read_audio(
@@ -50,10 +50,10 @@ def _decode(media: Media, rate: int | None, port: str, longest: float) -> "tuple
             samples, own = _mono(file, media, port, longest), int(file.samplerate)
     except (soundfile.SoundFileError, TypeError, ValueError) as error:
         raise InvalidRequest(
-            f"cannot decode {media.name}: it is not a supported audio file.", remedy=_REMEDY, port=port
+            f"cannot decode {media.name}: it is not a supported audio file", remedy=_REMEDY, port=port
         ) from error
     if not len(samples):
-        raise InvalidRequest(f"{media.name} contains no audio samples.", remedy="Record it again.", port=port)
+        raise InvalidRequest(f"{media.name} contains no audio samples", remedy="record it again", port=port)
     samples /= max(1.0, float(abs(samples).max()))
     return (samples, own) if rate in {None, own} else (resample(samples, own, rate or own), rate or own)
 
@@ -61,8 +61,8 @@ def _decode(media: Media, rate: int | None, port: str, longest: float) -> "tuple
 def too_long_error(media: Media, longest: float, port: str = "audio") -> InvalidRequest:
     """Returns the error for audio that is longer than so many seconds."""
     return InvalidRequest(
-        f"{media.name} is longer than {longest / 60:g} minutes.",
-        remedy="Split it into parts and send them separately.",
+        f"{media.name} is longer than {longest / 60:g} minutes",
+        remedy="split it into parts and send them separately",
         port=port,
     )
 
@@ -106,7 +106,7 @@ def _mono(file: Any, media: Media, port: str, longest: float) -> "Samples":
 
     if not _RATES[0] <= file.samplerate <= _RATES[1]:
         raise InvalidRequest(
-            f"cannot decode {media.name}: a sample rate of {file.samplerate} Hz is not supported.",
+            f"cannot decode {media.name}: a sample rate of {file.samplerate} Hz is not supported",
             remedy=_REMEDY,
             port=port,
         )

@@ -10,7 +10,7 @@ An expert is a package with these files:
                  Alternatively only EXPERT, a function of name and version that returns the Expert, for offers that
                  are known only at startup.
     models.json  its ModelCards
-    tasks.json   TaskSpecs of its own tasks, besides the standard ones; optional
+    tasks.json   TaskSpecs of its own tasks, in addition to the standard ones; optional
 """
 
 import json
@@ -119,7 +119,7 @@ class Expert:
     version: str = ""
     """Version of its code; empty if unknown."""
     devices: Devices | None = None
-    """Devices of its engine, if it uses any besides the CPU."""
+    """Devices of its engine, if it uses any other than the CPU."""
     isolated_modules: tuple[str, ...] = ()
     """Modules of the engines that run in worker processes."""
     connections: Callable[[Callable[[], None]], AbstractAsyncContextManager[None]] = lambda _changed: nullcontext()

@@ -50,7 +50,7 @@ MEDIA_TYPES = {
 """Prefixes of the media types that each modality accepts."""
 
 _INLINE = {MODALITY_TEXT: "text", MODALITY_TABLE: "json", MODALITY_JSON: "json"}
-"""Kind of inline value that each modality accepts, besides artifacts."""
+"""Kind of inline value that each modality accepts, in addition to artifacts."""
 
 
 @dataclass(frozen=True)

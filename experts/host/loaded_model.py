@@ -19,7 +19,7 @@ class LoadedModel:
 
     handler: Handler | RemoteHandler
     pool: Pool | None = None
-    """The pool of the device it computes on, besides the CPUs."""
+    """The pool of the device it computes on, in addition to the CPUs."""
     latency_model: LatencyModel = field(default_factory=LatencyModel)
     batch_items: int = BATCH_ITEMS
     """Maximum number of items in a batch, if the handler has no lower limit."""

@@ -25,7 +25,7 @@ MAX_FRAMES = pdf.MAX_PAGES
 _FORMATS = ("PNG", "JPEG", "MPO", "GIF", "BMP", "TIFF", "WEBP", "AVIF", "HEIF", "PPM", "JPEG2000", "ICO")
 """Other decoders of Pillow are disabled: some start programs, and most are rarely tested."""
 _STRIP_PIXELS = 1 << 20
-_FORMATS_REMEDY = "Send a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC image, or a PDF."
+_FORMATS_REMEDY = "send a PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF or HEIC image, or a PDF"
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def _read_pages(media: Media, port: str) -> list[pdf.PdfPage]:
         frames = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         if frames > MAX_FRAMES:
             raise InvalidRequest(
-                f"{media.name} has {frames} pages; the limit is {MAX_FRAMES}.",
-                remedy="Split it and send the parts separately.",
+                f"{media.name} has {frames} pages; the limit is {MAX_FRAMES}",
+                remedy="split it and send the parts separately",
                 port=port,
             )
         image.load()
@@ -133,8 +133,8 @@ def _only_page(media: Media, port: str) -> pdf.PdfPage:
     found = _read_pages(media, port)
     if len(found) > 1:
         raise InvalidRequest(
-            f"{media.name} has {len(found)} pages; the input takes one image.",
-            remedy="Send a file with only the page to process.",
+            f"{media.name} has {len(found)} pages; the input takes one image",
+            remedy="send a file with only the page to process",
             port=port,
         )
     return found[0]
@@ -173,12 +173,12 @@ def _decoding(media: Media, port: str) -> "Iterator[Image]":
         raise _too_large(media, port, "too many pixels") from error
     except pillow.UnidentifiedImageError as error:
         raise InvalidRequest(
-            f"cannot decode {media.name}: it is not a supported image.", remedy=_FORMATS_REMEDY, port=port
+            f"cannot decode {media.name}: it is not a supported image", remedy=_FORMATS_REMEDY, port=port
         ) from error
     except Exception as error:  # decoders raise any exception on corrupted data
         raise InvalidRequest(
-            f"cannot decode {media.name}: the image data is corrupted.",
-            remedy="Send the original, or open it and save it again.",
+            f"cannot decode {media.name}: the image data is corrupted",
+            remedy="send the original, or open it and save it again",
             port=port,
         ) from error
 
@@ -192,8 +192,8 @@ def _check_size(image: "Image", media: Media, port: str) -> None:
 
 def _too_large(media: Media, port: str, size: str) -> InvalidRequest:
     return InvalidRequest(
-        f"{media.name} has {size}; the limit is {MAX_PIXELS // 1_000_000} million.",
-        remedy="Send a smaller version of the image.",
+        f"{media.name} has {size}; the limit is {MAX_PIXELS // 1_000_000} million",
+        remedy="send a smaller version of the image",
         port=port,
     )
 

@@ -114,7 +114,7 @@ class Pools:
         self._devices: dict[str, Pool] = {}
 
     def of(self, device: str, product: Callable[[str], str]) -> Pool | None:
-        """Returns the pool of a device besides the CPUs; None for the CPU itself.
+        """Returns the pool of a device other than the CPUs; None for the CPU itself.
 
         Args:
             device: such as "cuda:0".

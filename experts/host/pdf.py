@@ -60,8 +60,8 @@ def read(content: bytes, *, name: str, port: str) -> list[PdfPage]:
     with _open_document(content, name, port) as document:
         if not 0 < len(document) <= MAX_PAGES:
             raise InvalidRequest(
-                f"{name} has {len(document)} pages; the limit is {MAX_PAGES}.",
-                remedy="Split it and send the parts separately.",
+                f"{name} has {len(document)} pages; the limit is {MAX_PAGES}",
+                remedy="split it and send the parts separately",
                 port=port,
             )
         return [_page(document, index) for index in range(len(document))]
@@ -87,8 +87,8 @@ def _open_document(content: bytes, name: str, port: str) -> Iterator[Any]:
     except pypdfium2.PdfiumError as error:
         locked = b"/Encrypt" in content and "password" in str(error).lower()  # which may be an earlier error's
         cause = "it is protected by a password" if locked else "it is not a valid PDF"
-        remedy = "Save a copy without the password and send that." if locked else "Open it and save it again."
-        raise InvalidRequest(f"cannot read {name}: {cause}.", remedy=remedy, port=port) from error
+        remedy = "save a copy without the password and send that" if locked else "open it and save it again"
+        raise InvalidRequest(f"cannot read {name}: {cause}", remedy=remedy, port=port) from error
 
 
 @contextmanager

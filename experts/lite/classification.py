@@ -5,7 +5,7 @@ from typing import Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
 from experts.lite.language_detection import language_detector, load_language_names
-from experts.lite.sentences import require_text, split_sentences
+from experts.lite.text_processing import require_text, split_sentences
 from services.common.errors import InvalidRequest
 
 _NEUTRAL_BELOW = 0.05
@@ -32,8 +32,8 @@ def _load_sentiment_classifier() -> Handler:
         tag, probability = detector.rank(text)[0]
         if tag != "en" and probability > _FOREIGN_ABOVE:
             raise InvalidRequest(
-                f"This model classifies only English text, and the text is in {load_language_names()[tag]}.",
-                remedy="Translate the text to English, or choose a model that supports its language.",
+                f"this model classifies only English text, and the text is in {load_language_names()[tag]}",
+                remedy="translate the text to English, or choose a model that supports its language",
                 port="text",
             )
         return _render_labels(score_sentiment(text, analyzer.polarity_scores), parameters)

@@ -8,7 +8,7 @@ from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Para
 from experts.host.media import Page, pages
 from experts.lite.form_fields import find_field_answer
 from experts.lite.ocr import PageText, TextRecognizer, read_pages, render_line, text_recognizer
-from experts.lite.sentences import require_text
+from experts.lite.text_processing import require_text
 
 NO_ANSWER = "The document does not say."
 

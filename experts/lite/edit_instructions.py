@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from experts.lite.word_lists import load_vocabulary
+from experts.lite.text_processing import load_vocabulary
 from services.common.errors import InvalidRequest
 
 ABILITIES = (
@@ -88,8 +88,8 @@ def parse_steps(instruction: str) -> list[Step]:
 
 def _invalid_instruction(reason: str) -> InvalidRequest:
     return InvalidRequest(
-        f"The instruction cannot be followed: {reason}.",
-        remedy=f"This model can do: {ABILITIES}.",
+        f"the instruction cannot be followed: {reason}",
+        remedy=f"this model supports: {ABILITIES}",
         port="instruction",
     )
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.lite.sentences import require_text
-from experts.lite.word_lists import load_vocabulary
+from experts.lite.text_processing import load_vocabulary, require_text
 
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?|Oct(?:ober)?|"

@@ -56,7 +56,7 @@ def main() -> None:
     library.espeak_SetParameter(RATE, round(RATE_NORMAL * request["speed"]), 0)
     samples = synthesize(library, text)
     if len(samples) < MIN_BYTES:
-        exit_invalid("The text contains nothing that can be spoken.", "Send a text with words in it.", "text")
+        exit_invalid("the text contains nothing that can be spoken", "send a text with words in it", "text")
     sys.stdout.buffer.write(wav(samples, rate))
 
 
@@ -108,14 +108,14 @@ def choose_voice(languages: list[str], voice_name: str, known: dict[str, str], d
     variant = variants.get(VARIANTS.get(requested, requested), "")
     if requested and not variant:
         return find_voice(requested, known) or exit_invalid(
-            f"There is no voice “{voice_name}”.",
-            f"Use female, male, a language such as en-gb, or one of: {', '.join(sorted(variants))}.",
+            f"there is no voice {voice_name}",
+            f"use female, male, a language such as en-gb, or one of {', '.join(sorted(variants))}",
             "parameters.voice",
         ), ""
     for language in languages:
         if base := find_voice(language, known):
             return base, variant
-    message, remedy = f"There is no voice for the language “{languages[0]}”.", "Use one of: " + format_tags(known) + "."
+    message, remedy = f"there is no voice for the language {languages[0]}", "use one of " + format_tags(known)
     return exit_invalid(message, remedy, "parameters.language")
 
 

@@ -9,7 +9,7 @@ from itertools import takewhile
 from experts.host.pdf import Line
 from experts.lite.question_answering import classify_question, find_answer, find_spans
 from experts.lite.reading_order import group_rows, line_height
-from experts.lite.sentences import stem, stem_words
+from experts.lite.text_processing import stem, stem_words
 
 _PHRASES = {
     "phone": "phone number|telephone number|telephone|tel",

@@ -29,8 +29,8 @@ def _edit(inputs: Inputs, _parameters: Parameters) -> Outputs:
     instruction = str(inputs.get("instruction") or "")
     if not instruction.strip():
         raise InvalidRequest(
-            "There is no instruction for the picture.",
-            remedy=f"Send an instruction. This model can do: {ABILITIES}.",
+            "there is no instruction for the picture",
+            remedy=f"send an instruction; this model supports: {ABILITIES}",
             port="instruction",
         )
     steps = parse_steps(instruction)
@@ -118,8 +118,8 @@ def _resize(picture: "Image", numbers: Numbers) -> "Image":
     width, height = max(1, round(numbers["width"])), max(1, round(numbers["height"]))
     if width * height > _MAX_PIXELS:
         raise InvalidRequest(
-            f"The picture would have {width} x {height} pixels; the limit is {_MAX_PIXELS // 1_000_000} million.",
-            remedy="Ask for a smaller size.",
+            f"the picture would have {width} x {height} pixels; the limit is {_MAX_PIXELS // 1_000_000} million",
+            remedy="request a smaller size",
             port="instruction",
         )
     return picture.resize((width, height), Resampling.LANCZOS)

@@ -147,8 +147,8 @@ def _find_bundled_model(part: str) -> str:
     models = [entry for entry in (files("rapidocr") / "models").iterdir() if f"_{part}_" in entry.name]
     if not models:
         raise FailedPrecondition(
-            f"The installed rapidocr contains no {part} model.",
-            remedy="Install a version of rapidocr whose wheel holds its models, such as 3.10.",
+            f"the installed rapidocr contains no {part} model",
+            remedy="install a version of rapidocr whose wheel holds its models, such as 3.10",
             reason="LOAD_FAILED",
         )
     return str(models[0])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
 from experts.lite.entities import find_entities
-from experts.lite.sentences import Sentence, require_text, split_sentences, split_words, stem, stem_words
+from experts.lite.text_processing import Sentence, require_text, split_sentences, split_words, stem, stem_words
 
 NO_ANSWER = "The text does not say."
 

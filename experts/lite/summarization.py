@@ -5,7 +5,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.lite.sentences import Sentence, require_text, split_sentences, split_words, stem_words
+from experts.lite.text_processing import Sentence, require_text, split_sentences, split_words, stem_words
 
 if TYPE_CHECKING:
     import numpy as np

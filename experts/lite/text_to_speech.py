@@ -10,7 +10,7 @@ from experts.host.handler import Handler, Inputs, Media, Outputs, Parameters, si
 from experts.host.isolation import current_limits
 from experts.host.isolation.limits import MEMORY, PROCESSOR, WALL, limit_error
 from experts.lite.language_detection import LanguageDetector, language_detector, load_language_names
-from experts.lite.sentences import require_text
+from experts.lite.text_processing import require_text
 from services.common.errors import InvalidRequest, ModelFailed
 
 MAX_CHARACTERS = 20_000
@@ -31,8 +31,8 @@ def text_to_speech(_model_id: str, _device: str) -> Handler:
         text = require_text(inputs["text"], "text")
         if len(text) > MAX_CHARACTERS:
             raise InvalidRequest(
-                f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are spoken at once.",
-                remedy="Send it in parts, or summarize it first.",
+                f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are spoken at once",
+                remedy="send it in parts, or summarize it first",
                 port="text",
             )
         request = {
@@ -82,7 +82,5 @@ def _synthesize(request: dict[str, object], text: str) -> bytes:
         error = json.loads(child.stderr.decode().splitlines()[-1])
         raise InvalidRequest(error["message"], remedy=error["remedy"], port=error["port"])
     if child.returncode or not child.stdout:
-        raise ModelFailed(
-            f"espeak-ng exited with status {child.returncode}.", remedy="Try again, or send another text."
-        )
+        raise ModelFailed(f"espeak-ng exited with status {child.returncode}", remedy="try again, or send another text")
     return child.stdout

@@ -68,9 +68,9 @@ class Transcription(Handler):
         language = str(parameters.get("language", "en")).lower()
         if not language.startswith("en"):
             raise InvalidRequest(
-                f"This model supports only English, not “{language}”.",
+                f"this model supports only English, not {language}",
                 port=parameter_port("language"),
-                remedy="Omit the parameter language, or choose a model that supports the language.",
+                remedy="omit the parameter language, or choose a model that supports the language",
             )
         samples, _ = read_audio(inputs["audio"], rate=_RATE, longest=LONGEST_SECONDS)
         return Recording(inputs["audio"].name, (samples.clip(-1, 1) * _FULL_SCALE).astype("<i2").tobytes())

@@ -23,7 +23,7 @@ MAX_PIXELS = 8192 * 4320
 MAX_SECONDS = 4 * 3600.0
 
 _FORMATS = {"mp4": ("libx264", "yuv420p", "video/mp4"), "webm": ("libvpx-vp9", "yuv420p", "video/webm")}
-_REMEDY = "Send an MP4, WebM, MOV, MKV or AVI file."
+_REMEDY = "send an MP4, WebM, MOV, MKV or AVI file"
 _MAX_BUFFERED_FRAMES = 128
 """Maximum number of frames in memory while a whole video is decoded."""
 _MAX_SIDE = 1280
@@ -53,7 +53,7 @@ def _sample_frames(media: Media, count: int, port: str) -> "list[Image]":
         return [decoded_frames[decoded[max(0, bisect_right(decoded, time) - 1)]] for time in timestamps]
     frames = _decode_all(media, port)
     if not frames:
-        raise InvalidRequest(f"{media.name} is a video without frames.", remedy="Record it again.", port=port)
+        raise InvalidRequest(f"{media.name} is a video without frames", remedy="record it again", port=port)
     return [frames[index] for index in _spread(len(frames), count)]
 
 
@@ -113,21 +113,21 @@ def _open_video(media: Media, port: str) -> Iterator[Any]:
             _check(container, media, port)
             yield container
     except (av.FFmpegError, ValueError) as error:
-        raise InvalidRequest(f"{media.name} is not a video that can be decoded.", remedy=_REMEDY, port=port) from error
+        raise InvalidRequest(f"{media.name} is not a video that can be decoded", remedy=_REMEDY, port=port) from error
 
 
 def _check(container: Any, media: Media, port: str) -> None:
     """Checks size and duration by the header, before any frame is decoded."""
     if not container.streams.video:
         problem = "has no pictures, only sound" if container.streams.audio else "is a video without frames"
-        raise InvalidRequest(f"{media.name} {problem}.", remedy="Send a video with pictures.", port=port)
+        raise InvalidRequest(f"{media.name} {problem}", remedy="send a video with pictures", port=port)
     stream = container.streams.video[0]
     if stream.width * stream.height > MAX_PIXELS:
         size = f"{stream.width} x {stream.height} pixels"
-        raise InvalidRequest(f"{media.name} has {size}.", remedy="Send it in 8K or smaller.", port=port)
+        raise InvalidRequest(f"{media.name} has {size}", remedy="send it in 8K or smaller", port=port)
     if (container.duration or 0) > MAX_SECONDS * 1_000_000:
         hours = f"{MAX_SECONDS / 3600:g} hours"
-        raise InvalidRequest(f"{media.name} is longer than {hours}.", remedy="Send only a part of it.", port=port)
+        raise InvalidRequest(f"{media.name} is longer than {hours}", remedy="send only a part of it", port=port)
     stream.thread_type = "AUTO"
     stream.codec_context.thread_count = min(_THREADS, os.cpu_count() or 1)  # each thread has its own buffers
 

@@ -15,7 +15,6 @@ from experts.vision.overlays import Detection, count_labels, draw_boxes
 if TYPE_CHECKING:
     import torch
 
-_OWL_TOKENS = 16
 _TEXT_THRESHOLD = 0.2
 """Grounding DINO: minimum similarity of a box and a token for the token to be part of its label."""
 

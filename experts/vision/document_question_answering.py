@@ -59,8 +59,8 @@ class DocumentQuestionAnswerer(TorchHandler):
         document = pages(inputs["image"])
         if len(document) > MAX_PAGES:
             raise InvalidRequest(
-                f"{inputs['image'].name} has {len(document)} pages; the limit of {self.model_id} is {MAX_PAGES}.",
-                remedy="Send only the pages that the question is about.",
+                f"{inputs['image'].name} has {len(document)} pages; the limit of {self.model_id} is {MAX_PAGES}",
+                remedy="send only the pages that the question is about",
                 port="image",
             )
         inputs_by_page = [dict(self._processor(images=page.picture(), return_tensors="pt")) for page in document]

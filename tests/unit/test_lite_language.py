@@ -6,7 +6,7 @@ import pytest
 
 from experts.host.handler import Inputs, Outputs
 from experts.lite.question_answering import NO_ANSWER
-from experts.lite.sentences import MAX_CHARACTERS, split_sentences, split_words
+from experts.lite.text_processing import MAX_CHARACTERS, split_sentences, split_words
 from services.common.errors import InvalidRequest
 from tests.support.samples import infer, load_lite_model, run_lite_task
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from experts.host.audio import read_audio, wav
 from experts.host.handler import Media
 from experts.lite.noise_reduction import reduce_noise
-from experts.lite.sentences import split_words
+from experts.lite.text_processing import split_words
 from experts.lite.text_to_speech import MAX_CHARACTERS
 from experts.lite.transcription import NO_SPEECH
 from services.common.errors import InvalidRequest, ModelFailed
@@ -77,11 +77,11 @@ def test_language_of_the_text_is_detected() -> None:
 @pytest.mark.parametrize(
     ("text", "parameters", "message", "port"),
     [
-        ("   ", "", "The text is empty", "text"),
+        ("   ", "", "the text is empty", "text"),
         ("...", "", "contains nothing that can be spoken", "text"),
         ("x" * (MAX_CHARACTERS + 1), "", "at most 20,000 are spoken", "text"),
-        (TEXT, '{"language":"xx"}', "no voice for the language “xx”", "parameters.language"),
-        (TEXT, '{"voice":"unknown"}', "no voice “unknown”", "parameters.voice"),
+        (TEXT, '{"language":"xx"}', "no voice for the language xx", "parameters.language"),
+        (TEXT, '{"voice":"unknown"}', "no voice unknown", "parameters.voice"),
     ],
 )
 def test_invalid_speech_request_is_rejected_with_a_remedy(text: str, parameters: str, message: str, port: str) -> None:

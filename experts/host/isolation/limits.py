@@ -63,9 +63,9 @@ def limit_error(exceeded: str, limits: Limits, *, file: str, port: str) -> Inval
         WALL: (f"{limits.wall_seconds:g} s", "EXPERT_DECODE_WALL_SECONDS"),
     }[exceeded]
     return InvalidRequest(
-        f"cannot process {file}: it takes more than {amount}, the limit for one file.",
+        f"cannot process {file}: it takes more than {amount}, the limit for one file",
         reason=LIMIT_REASON,
-        remedy=f"Send a smaller or simpler file, or let the operator raise {setting}.",
+        remedy=f"send a smaller or simpler file, or let the operator raise {setting}",
         port=port,
     )
 
@@ -74,8 +74,8 @@ def crash_error(status: int, *, file: str, port: str) -> InvalidRequest:
     """Returns the error of a call whose worker process crashed; the exit status is as in subprocess."""
     how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
     return InvalidRequest(
-        f"cannot process {file}: the library that reads it crashed ({how}).",
+        f"cannot process {file}: the library that reads it crashed ({how})",
         reason=CRASH_REASON,
-        remedy="Open the file and save it again, or send it in another format.",
+        remedy="open the file and save it again, or send it in another format",
         port=port,
     )

@@ -1,10 +1,12 @@
-"""Rule-based sentence splitting and stemming, without models."""
+"""Rule-based text processing: word lists, sentences, words and stems."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
-from experts.lite.word_lists import load_vocabulary
 from services.common.errors import InvalidRequest
 
 MAX_CHARACTERS = 500_000
@@ -27,6 +29,14 @@ _SUFFIXES = (  # the longest first
 )  # fmt: skip
 _SHORTEST_STEM = 3
 
+
+@cache
+def load_vocabulary() -> Mapping[str, Sequence[str]]:
+    """Returns word lists by name: stop words, given names, places, false matches, form labels, instruction words."""
+    lists: dict[str, list[str]] = json.loads((files(__package__) / "vocabulary.json").read_text(encoding="utf-8"))
+    return lists
+
+
 STOPWORDS = frozenset(load_vocabulary()["stopwords"])
 
 
@@ -42,11 +52,11 @@ class Sentence:
 def require_text(text: str, port: str) -> str:
     """Returns the text if it is neither empty nor too long."""
     if not text.strip():
-        raise InvalidRequest("The text is empty.", remedy="Send a text with words in it.", port=port)
+        raise InvalidRequest("the text is empty", remedy="send a text with words in it", port=port)
     if len(text) > MAX_CHARACTERS:
         raise InvalidRequest(
-            f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read at once.",
-            remedy="Send it in parts.",
+            f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read at once",
+            remedy="send it in parts",
             port=port,
         )
     return text
