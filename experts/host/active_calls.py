@@ -1,6 +1,7 @@
 """Active calls of an expert and the streams that follow their progress."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -51,6 +52,42 @@ class ActiveCall:
     def end(self) -> None:
         self._has_ended = True
         self._notifier.notify()
+
+    def items(self, count: int) -> "CallItems":
+        """Returns the call as the model sees it that runs its items."""
+        return CallItems(self, self._notifier, count)
+
+
+class CallItems(ActiveCall):
+    """The items of one call, as seen by the model that runs them.
+
+    All items share it, since they end together for the caller. Progress is the share of items that have ended: what a
+    model reports about a batch says nothing about the whole.
+    """
+
+    def __init__(self, call: ActiveCall, notifier: "_ChangeNotifier", count: int) -> None:
+        super().__init__(notifier, background=call.background, deadline=call.deadline)
+        self.used = call.used
+        self.whole = call
+        self._count, self._ended = count, 0
+        self._lock = threading.Lock()
+
+    @property
+    def cancelled(self) -> bool:
+        return self.whole.cancelled
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Does nothing; see `count_ended`."""
+
+    def add_usage(self, pool: str, seconds: float) -> None:
+        """Adds computing time in a pool; items run on several threads at once."""
+        with self._lock:
+            super().add_usage(pool, seconds)
+
+    def count_ended(self, count: int) -> None:
+        """Counts items that have ended, and reports that as the call's progress."""
+        self._ended += count
+        self.whole.progress(self._ended / self._count, f"{self._ended} of {self._count} items")
 
 
 class BatchCall:

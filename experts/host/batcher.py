@@ -101,25 +101,30 @@ class Batcher:
         self._active_model.handler.kill(seconds)
         return True
 
+    def capacity(self, *, background: bool = False) -> int:
+        """Returns the maximum number of calls, waiting and running."""
+        return max(1, self.limit * 3 // 4) if background else self.limit
+
     @contextmanager
-    def admit(self, *, background: bool = False) -> Iterator[None]:
-        """Admits one call for the duration of the block.
+    def admit(self, count: int = 1, *, background: bool = False) -> Iterator[None]:
+        """Admits calls for the duration of the block.
 
         Raises:
-            Overloaded: the limit is reached.
+            Overloaded: with them there would be more than the limit.
         """
-        if self._present >= (max(1, self.limit * 3 // 4) if background else self.limit):
+        capacity = self.capacity(background=background)
+        if self._present + count > capacity:
             delay = min(max(self._present * self._call_seconds, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS)
             raise Overloaded(
-                f"{self.model_id} is at its limit of {self._present} calls",
+                f"{self.model_id} has {self._present} of at most {capacity} calls and cannot accept {count} more",
                 remedy="try again later, or let the operator run another replica or raise EXPERT_MAX_WAITING",
                 retry_after=timedelta(seconds=delay),
             )
-        self._present += 1
+        self._present += count
         try:
             yield
         finally:
-            self._present -= 1
+            self._present -= count
 
     @contextmanager
     def count_running(self) -> Iterator[None]:

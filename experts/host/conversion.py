@@ -111,8 +111,16 @@ def output_ports(spec: TaskSpec) -> Mapping[str, Port]:
     return {port.name: port for port in spec.outputs}
 
 
-def convert_outputs(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> ConvertedOutputs:
+def convert_outputs(
+    ports: Mapping[str, Port], model_id: str, outputs: Outputs, inline_bytes: int = INLINE_BYTES
+) -> ConvertedOutputs:
     """Converts a model's outputs and checks them against the ports of its task; must be called on a thread.
+
+    Args:
+        ports: of the task's outputs, by name.
+        model_id: the model.
+        outputs: of the model.
+        inline_bytes: longest text or JSON in bytes that is not stored as an artifact.
 
     Raises:
         CorruptData: the outputs violate the task spec.
@@ -120,7 +128,7 @@ def convert_outputs(ports: Mapping[str, Port], model_id: str, outputs: Outputs) 
     """
     if outputs.keys() != ports.keys():
         _check_names(ports, model_id, outputs)
-    return {name: _convert_output(ports[name], model_id, output) for name, output in outputs.items()}
+    return {name: _convert_output(ports[name], model_id, output, inline_bytes) for name, output in outputs.items()}
 
 
 def _check_names(ports: Mapping[str, Port], model_id: str, outputs: Outputs) -> None:
@@ -142,12 +150,15 @@ async def store_outputs(outputs: ConvertedOutputs, store: ArtifactStore, tenant:
     return values
 
 
-def _convert_output(port: Port, model_id: str, output: Any) -> Value | Media:
+def _convert_output(port: Port, model_id: str, output: Any, inline_bytes: int) -> Value | Media:
     if port.modality == MODALITY_JSON:
         text = _canonical_json(port, model_id, output)
-        return _as_media_if_long(port, model_id, text, "application/json", ".json") or Value(json=text)
+        content = _encode(port, model_id, text)
+        is_long = len(content) > inline_bytes
+        return Media(content, "application/json", f"{port.name}.json") if is_long else Value(json=text)
     if port.modality == MODALITY_TEXT and isinstance(output, str):
-        return _as_media_if_long(port, model_id, output, "text/plain", ".txt") or Value(text=output)
+        content = _encode(port, model_id, output)
+        return Media(content, "text/plain", f"{port.name}.txt") if len(content) > inline_bytes else Value(text=output)
     if port.modality == MODALITY_TEXT or not _is_media_for(port, output):
         what = type(output).__name__
         if isinstance(output, Media):
@@ -190,13 +201,11 @@ def _find_non_finite(value: Any, path: str, depth: int) -> Iterator[str]:
             yield from _find_non_finite(item, f"{path}[{index}]", depth - 1)
 
 
-def _as_media_if_long(port: Port, model_id: str, text: str, media_type: str, suffix: str) -> Media | None:
-    """Returns the text as media if it is too long for an inline value."""
+def _encode(port: Port, model_id: str, text: str) -> bytes:
     try:
-        content = text.encode()
+        return text.encode()
     except UnicodeEncodeError:
         raise _spec_error(model_id, f"output {port.name} contains invalid Unicode") from None
-    return Media(content, media_type, port.name + suffix) if len(content) > INLINE_BYTES else None
 
 
 def _spec_error(model_id: str, problem: str) -> CorruptData:

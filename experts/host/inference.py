@@ -1,14 +1,16 @@
-"""Runs one call on one model: prepare on a CPU thread, run on the device's thread, finish on a CPU thread."""
+"""Runs calls on one model: prepare on a CPU thread, run on the device's thread, finish on a CPU thread."""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from experts.host import telemetry
-from experts.host.active_calls import ActiveCall
+from experts.host.active_calls import ActiveCall, CallItems
 from experts.host.batch_composer import QueuedCall
 from experts.host.batcher import BatchedResult, Batcher
 from experts.host.handler import Inputs, Outputs, Parameters, RemoteHandler
@@ -16,11 +18,15 @@ from experts.host.isolation import use_call
 from experts.host.latency_model import Stopwatch
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
-from experts.host.model_errors import translate_model_errors
+from experts.host.model_errors import to_service_error, translate_model_errors
 from experts.host.model_slot import ModelSlot
-from experts.host.threads import ThreadPool, ThreadSafeFuture
+from experts.host.threads import ThreadPool, ThreadSafeFuture, to_sendable_error
+from services.common.errors import ServiceError
 
 T = TypeVar("T")
+
+GROUP_ITEMS = 32
+"""Least number of items without files that are prepared together; at least a batch of the model."""
 
 
 @dataclass(frozen=True)
@@ -54,49 +60,66 @@ class CallSteps(Generic[T]):
         return self.write(model.handler.finish(raw))
 
 
-class PipelinedCall(Generic[T]):
-    """One call that runs in a batch with others of the same task and batch key."""
+class PipelinedItems(Generic[T]):
+    """Items of one call, or its only one, that run in batches with others of the same task and batch key.
 
-    def __init__(self, cpu: ThreadPool, batcher: Batcher, loaded: LoadedModel, task: str, steps: CallSteps[T]) -> None:
-        self._cpu, self._batcher, self._loaded, self._task, self._steps = cpu, batcher, loaded, task, steps
-        self._context = copy_context()
-        self._end: ThreadSafeFuture[tuple[BatchedResult, T]] = ThreadSafeFuture()
+    They are prepared together and finished together: each change of threads costs 0.1 ms.
+    """
 
-    async def result(self) -> tuple[BatchedResult, T]:
-        """Runs the call and returns its result.
+    def __init__(
+        self, cpu: ThreadPool, batcher: Batcher, loaded: LoadedModel, task: str, items: Sequence[CallSteps[T]]
+    ) -> None:
+        self._cpu, self._batcher, self._loaded, self._task, self._items = cpu, batcher, loaded, task, items
+        self._call = items[0].call
+        self._contexts = [copy_context() for _ in items]
+        self._outcomes: dict[int, BatchedResult | Exception] = {}
+        self._end: ThreadSafeFuture[list[tuple[BatchedResult, T] | Exception]] = ThreadSafeFuture()
 
-        Raises:
-            DeadlineExceeded: its deadline passed while it waited.
-            Exception: as raised by the model.
-        """
+    async def results(self) -> list[tuple[BatchedResult, T] | Exception]:
+        """Runs the items and returns a result or an error for each: as raised by the model, or DeadlineExceeded."""
         self._cpu.post(self._prepare)
         return await self._end.future
 
     def _prepare(self) -> None:
-        if self._steps.call.cancelled:
-            return
-        try:
-            item, cost = self._context.run(self._steps.prepare, self._loaded)
-            batch_key = (self._task, self._loaded.handler.batch_key(item, self._steps.parameters))
-        except BaseException as error:  # noqa: BLE001  # reported to the caller
-            self._end.set_exception(error)
+        queued = []
+        with cpus().charge(self._call):
+            for index in range(len(self._items)):
+                if self._call.cancelled:
+                    return
+                try:
+                    queued.append(self._prepare_item(index))
+                except BaseException as error:  # noqa: BLE001  # reported to the caller
+                    self._outcomes[index] = to_sendable_error(error)
+        if queued:
+            self._batcher.submit(*queued)
         else:
-            call, context = self._steps.call, self._context
-            self._batcher.submit(QueuedCall(self._loaded, batch_key, item, cost, call, context, self._receive_outcome))
+            self._finish()
 
-    def _receive_outcome(self, outcome: BatchedResult | Exception) -> None:
+    def _prepare_item(self, index: int) -> QueuedCall:
+        steps, context, deliver = self._items[index], self._contexts[index], partial(self._receive_outcome, index)
+        item, cost = context.run(steps.prepare, self._loaded)
+        batch_key = (self._task, self._loaded.handler.batch_key(item, steps.parameters))
+        return QueuedCall(self._loaded, batch_key, item, cost, self._call, context, deliver)
+
+    def _receive_outcome(self, index: int, outcome: BatchedResult | Exception) -> None:
+        self._outcomes[index] = outcome
+        if len(self._outcomes) == len(self._items):
+            self._cpu.post(self._finish)
+
+    def _finish(self) -> None:
+        if self._call.cancelled:
+            return
+        with cpus().charge(self._call):
+            self._end.set_result([self._finish_item(index) for index in range(len(self._items))])
+
+    def _finish_item(self, index: int) -> tuple[BatchedResult, T] | Exception:
+        outcome = self._outcomes.pop(index)  # frees the model's result
         if isinstance(outcome, Exception):
-            self._end.set_exception(outcome)
-        else:
-            self._cpu.post(lambda: self._finish(outcome))
-
-    def _finish(self, ran: BatchedResult) -> None:
-        if self._steps.call.cancelled:
-            return
+            return outcome
         try:
-            self._end.set_result((ran, self._context.run(self._steps.finish, self._loaded, ran.raw)))
+            return outcome, self._contexts[index].run(self._items[index].finish, self._loaded, outcome.raw)
         except BaseException as error:  # noqa: BLE001  # reported to the caller
-            self._end.set_exception(error)
+            return to_sendable_error(error)
 
 
 @dataclass(frozen=True)
@@ -130,17 +153,62 @@ class Inference:
         batcher = model.batcher
         async with model.use(steps.call) as loaded:
             with translate_model_errors(model.id):
-                if isinstance(loaded.handler, RemoteHandler):
-                    ran, result = await self._run_remote(loaded, batcher, steps)
-                elif loaded.handler.concurrent:
-                    ran, result = await self._run_concurrently(loaded, batcher, steps)
+                if loaded.handler.concurrent:
+                    ran, result = await self._run_unbatched(loaded, batcher, steps)
                 elif batcher.is_idle and not steps.decodes_files:
                     ran, result = await self._run_directly(loaded, batcher, steps)
                 else:
-                    ran, result = await self._run_batched(model.task, loaded, batcher, steps)
-        own = steps.stopwatch.seconds
-        model.latency.add(own + ran.seconds)
-        return InferenceResult(result, own + ran.share)
+                    outcome = (await self._run_batched(model, loaded, [steps]))[0]
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    ran, result = outcome
+        return _record(model, steps, ran, result)
+
+    async def run_items(
+        self, model: ModelSlot, call: CallItems, items: Sequence[CallSteps[T]], *, with_files: bool
+    ) -> list[InferenceResult[T] | ServiceError]:
+        """Runs the items of one call, after loading the model if necessary; a failed item affects no other.
+
+        Args:
+            model: the model.
+            call: the call of all items.
+            items: at least one, all with the same parameters.
+            with_files: whether any input or output is a file. Reading and writing these is slow, so that each item
+                does it in a job of its own; other items do it in groups.
+
+        Returns:
+            The result of each item, or the error that `run` would raise for it.
+
+        Raises:
+            FailedPrecondition: LOAD_FAILED.
+        """
+        async with model.use(call.whole) as loaded, asyncio.TaskGroup() as tasks:
+            alone = with_files or loaded.handler.concurrent
+            size = 1 if alone else max(GROUP_ITEMS, int(loaded.batching.items))
+            groups = [
+                tasks.create_task(self._run_group(model, loaded, call, items[start : start + size]))
+                for start in range(0, len(items), size)
+            ]
+        outcomes = chain.from_iterable(group.result() for group in groups)
+        return [
+            to_service_error(outcome, model.id) if isinstance(outcome, Exception) else _record(model, steps, *outcome)
+            for steps, outcome in zip(items, outcomes, strict=True)
+        ]
+
+    async def _run_group(
+        self, model: ModelSlot, loaded: LoadedModel, call: CallItems, items: Sequence[CallSteps[T]]
+    ) -> list[tuple[BatchedResult, T] | Exception]:
+        """Runs some items of a call; a single one if the handler is concurrent."""
+        outcomes: list[tuple[BatchedResult, T] | Exception]
+        if loaded.handler.concurrent:
+            try:
+                outcomes = [await self._run_unbatched(loaded, model.batcher, items[0])]
+            except Exception as error:  # noqa: BLE001  # reported as the item's
+                outcomes = [error]
+        else:
+            outcomes = await self._run_batched(model, loaded, items)
+        call.count_ended(len(items))
+        return outcomes
 
     async def _run_directly(
         self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
@@ -159,6 +227,14 @@ class Inference:
         if not finished:
             result = await self._cpu.run(steps.finish, loaded, ran.raw)
         return ran, result  # type: ignore[return-value]  # it is finished now
+
+    async def _run_unbatched(
+        self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
+    ) -> tuple[BatchedResult, T]:
+        """Runs a call of a concurrent handler, at the same time as others."""
+        if isinstance(loaded.handler, RemoteHandler):
+            return await self._run_remote(loaded, batcher, steps)
+        return await self._run_concurrently(loaded, batcher, steps)
 
     async def _run_concurrently(
         self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
@@ -191,7 +267,13 @@ class Inference:
         return BatchedResult(raw, seconds, seconds), await self._cpu.run(steps.finish, loaded, raw)
 
     async def _run_batched(
-        self, task: str, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
-    ) -> tuple[BatchedResult, T]:
-        """Runs the call in a batch; input is read and output written while the device runs other calls."""
-        return await PipelinedCall(self._cpu, batcher, loaded, task, steps).result()
+        self, model: ModelSlot, loaded: LoadedModel, items: Sequence[CallSteps[T]]
+    ) -> list[tuple[BatchedResult, T] | Exception]:
+        """Runs items in batches; inputs are read and outputs written while the device runs others."""
+        return await PipelinedItems(self._cpu, model.batcher, loaded, model.task, items).results()
+
+
+def _record(model: ModelSlot, steps: CallSteps[T], ran: BatchedResult, result: T) -> InferenceResult[T]:
+    own = steps.stopwatch.seconds
+    model.latency.add(own + ran.seconds)
+    return InferenceResult(result, own + ran.share)

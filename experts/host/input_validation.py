@@ -18,7 +18,7 @@ from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_VIDEO,
     Value,
 )
-from protos.hugginggpt.v1.expert_pb2 import InferRequest
+from protos.hugginggpt.v1.expert_pb2 import InferBatchItem, InferRequest
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.errors import FailedPrecondition, InvalidRequest
 
@@ -61,6 +61,27 @@ class Argument:
     values: Sequence[Value]
 
 
+ITEMS = "items"
+"""Port named by errors about all items of an InferBatch."""
+
+
+def check_item_count(count: int, capacity: int) -> None:
+    """Checks the number of items of an InferBatch against the calls that the model accepts.
+
+    Raises:
+        InvalidRequest: there are none, or TOO_LARGE.
+    """
+    if not count:
+        raise InvalidRequest("the call has no items", port=ITEMS, remedy="send at least one")
+    if count > capacity:
+        raise InvalidRequest(
+            f"the call has {count} items, the model accepts {capacity} calls of this priority",
+            port=ITEMS,
+            reason="TOO_LARGE",
+            remedy=f"send at most {capacity} at a time, or let the operator raise EXPERT_MAX_WAITING",
+        )
+
+
 class InputValidator:
     """Validates inputs against the ports of one task."""
 
@@ -68,13 +89,41 @@ class InputValidator:
         self._task = spec.name
         self._ports = {port.name: port for port in spec.inputs}
 
-    def read(self, request: InferRequest, *, max_bytes: int) -> list[Argument]:
+    def read(self, request: InferRequest | InferBatchItem, *, max_bytes: int) -> list[Argument]:
         """Returns the validated inputs of a call.
 
         Raises:
             InvalidRequest: names the port that is unknown, missing or has a value of the wrong kind; TOO_LARGE if one
                 port has too many values, or all inputs together exceed max_bytes (names the largest).
         """
+        return self._read(request, max_bytes)[0]
+
+    def read_items(self, items: Iterable[InferBatchItem], *, max_bytes: int) -> list[list[Argument] | InvalidRequest]:
+        """Returns the validated inputs of each item, or the error that `read` raises for it.
+
+        Raises:
+            InvalidRequest: TOO_LARGE, the valid items together exceed max_bytes.
+        """
+        found, total = list[list[Argument] | InvalidRequest](), 0
+        for item in items:
+            try:
+                arguments, size = self._read(item, max_bytes)
+            except InvalidRequest as error:
+                found.append(error)
+            else:
+                found.append(arguments)
+                total += size
+        if total > max_bytes:
+            raise InvalidRequest(
+                f"the items have {total:,} bytes in total, the limit is {max_bytes:,}",
+                port=ITEMS,
+                reason="TOO_LARGE",
+                remedy="send fewer items at a time, or let the operator raise EXPERT_MAX_INPUT_BYTES",
+            )
+        return found
+
+    def _read(self, request: InferRequest | InferBatchItem, max_bytes: int) -> tuple[list[Argument], int]:
+        """Returns the validated inputs of a call and their bytes."""
         if unknown := [name for name in (*request.inputs, *request.lists) if name not in self._ports]:
             name, known = min(unknown), ", ".join(self._ports)
             raise InvalidRequest(f"{self._task} has no input {name}", port=name, remedy=f"its inputs are {known}")
@@ -83,10 +132,9 @@ class InputValidator:
             for name, port in self._ports.items()
             if (values := self._values(name, port, request))
         ]
-        check_size([(argument.port.name, _validate_values(argument)) for argument in given], max_bytes)
-        return given
+        return given, check_size([(arg.port.name, _validate_values(arg)) for arg in given], max_bytes)
 
-    def _values(self, name: str, port: Port, request: InferRequest) -> Sequence[Value]:
+    def _values(self, name: str, port: Port, request: InferRequest | InferBatchItem) -> Sequence[Value]:
         single, many = name in request.inputs, name in request.lists
         misplaced = single if port.many else many
         if misplaced:
@@ -111,6 +159,11 @@ def has_files(given: Iterable[Argument]) -> bool:
     return any(argument.port.modality in FILES for argument in given)
 
 
+def has_artifacts(given: Iterable[Argument]) -> bool:
+    """Whether a value has to be fetched for the call."""
+    return any(value.HasField("artifact") for argument in given for value in argument.values)
+
+
 def _validate_values(argument: Argument) -> int:
     """Validates the values of one port and returns their bytes."""
     _check_count(argument)
@@ -132,8 +185,8 @@ def _check_count(argument: Argument) -> None:
         )
 
 
-def check_size(sizes: Sequence[tuple[str, int]], max_bytes: float) -> None:
-    """Checks the total size of the inputs, given as bytes by port.
+def check_size(sizes: Sequence[tuple[str, int]], max_bytes: float) -> int:
+    """Checks the total size of the inputs, given as bytes by port, and returns it.
 
     Raises:
         InvalidRequest: TOO_LARGE, naming the port with the most bytes.
@@ -146,6 +199,7 @@ def check_size(sizes: Sequence[tuple[str, int]], max_bytes: float) -> None:
             reason="TOO_LARGE",
             remedy="send smaller files, or let the operator raise EXPERT_MAX_INPUT_BYTES",
         )
+    return size
 
 
 def _check_kind(port: Port, value: Value, kind: str | None) -> None:

@@ -23,19 +23,26 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def translate_model_errors(model_id: str) -> Iterator[None]:
-    """Raises OutOfMemory or ModelFailed for unexpected errors; neither the error nor the log quotes the input."""
+    """Raises OutOfMemory or ModelFailed for unexpected errors, as `to_service_error`."""
     try:
         yield
     except ServiceError:
         raise
     except Exception as error:
-        if is_out_of_memory(error):
-            raise OutOfMemory(
-                f"{model_id} ran out of memory", remedy="send a smaller input, or give the expert more memory"
-            ) from None
-        where = traceback.format_tb(error.__traceback__)
-        log.error("model failed", model=model_id, error=type(error).__name__, where=where)  # noqa: TRY400  # the message may quote the input
-        raise ModelFailed(
-            f"{model_id} failed on this input: {type(error).__name__}",
-            remedy="try another input or another model; the log of the expert has the stack trace",
-        ) from error
+        raise to_service_error(error, model_id) from error
+
+
+def to_service_error(error: Exception, model_id: str) -> ServiceError:
+    """Returns OutOfMemory or ModelFailed for an unexpected error; neither that nor the log quotes the input."""
+    if isinstance(error, ServiceError):
+        return error
+    if is_out_of_memory(error):
+        return OutOfMemory(
+            f"{model_id} ran out of memory", remedy="send a smaller input, or give the expert more memory"
+        )
+    where = traceback.format_tb(error.__traceback__)
+    log.error("model failed", model=model_id, error=type(error).__name__, where=where)
+    return ModelFailed(
+        f"{model_id} failed on this input: {type(error).__name__}",
+        remedy="try another input or another model; the log of the expert has the stack trace",
+    )

@@ -88,11 +88,11 @@ _meter.create_observable_gauge(
 
 
 def span_contexts_of(batch: Sequence[QueuedCall]) -> list[SpanContext]:
-    """Returns the spans of the calls in a batch; none if tracing is off."""
+    """Returns the spans of the calls in a batch, each once; none if tracing is off."""
     if not tracing.provider():
         return []
     found = (queued.context.run(tracing.current_span_context) for queued in batch)
-    return [span for span in found if span.is_valid]
+    return list({span.span_id: span for span in found if span.is_valid}.values())
 
 
 def batch_span(model_id: str, items: int, links: Sequence[SpanContext]) -> AbstractContextManager[object]:

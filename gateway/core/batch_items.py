@@ -13,10 +13,9 @@ from gateway.core.uploads import Allowance
 from gateway.core.validation import MAX_TEXT_CHARACTERS, RequestValidator
 from gateway.json_decoder import decode
 from protos.hugginggpt.v1.batch_pb2 import NewItem
-from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.gateway_pb2 import NewItems
 from services.common.artifacts.downloads import clean_name
-from services.common.errors import InvalidRequest, NotFound, PermissionDenied, ServiceError
+from services.common.errors import InvalidRequest, NotFound, PermissionDenied, ServiceError, to_failure
 
 MAX_CONCURRENT = 8
 """Items of a page whose values are resolved concurrently."""
@@ -148,9 +147,8 @@ def _printable(text: str) -> str:
 
 def _fail(item: NewItem, port: str, error: ServiceError) -> None:
     """Marks an item as failed and drops its inputs."""
-    item.failure.CopyFrom(
-        Failure(reason=error.reason, message=error.message, remedy=error.remedy, port=port, code=error.code.value[0])
-    )
+    item.failure.CopyFrom(to_failure(error))
+    item.failure.port = port
     del item.inputs[:]
 
 

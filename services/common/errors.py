@@ -29,6 +29,8 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode
 from grpc_status import rpc_status
 
+from protos.hugginggpt.v1.failure_pb2 import Failure
+
 DOMAIN = "hugginggpt"
 
 MISSING_DEPENDENCY_STATUS = 78
@@ -199,6 +201,16 @@ def to_status(error: ServiceError) -> grpc.Status:
         delay.FromTimedelta(error.retry_after)
         details.append(_pack(error_details_pb2.RetryInfo(retry_delay=delay)))
     return rpc_status.to_status(status_pb2.Status(code=error.code.value[0], message=message, details=details))
+
+
+def to_failure(error: ServiceError) -> Failure:
+    """The message of an error, as part of a response or of a stored run."""
+    failure = Failure(
+        reason=error.reason, message=error.message, remedy=error.remedy, port=error.port, code=error.code.value[0]
+    )
+    if error.retry_after is not None:
+        failure.retry_after.FromTimedelta(error.retry_after)
+    return failure
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:

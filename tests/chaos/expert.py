@@ -25,6 +25,7 @@ from services.common.errors import ModelFailed, Overloaded, Unavailable
 from services.common.server import RunningServer, run, serving
 from services.common.settings import ServiceSettings
 from tests.chaos.cases import digest
+from tests.fakes.infer_only import InferOnlyExpert
 
 SLOW_SECONDS = 0.5
 CALL_SECONDS = 0.15
@@ -62,7 +63,7 @@ class Ledger:
         return None
 
 
-class ChaosExpert(rpc.ExpertServiceServicer):
+class ChaosExpert(InferOnlyExpert):
     """Hashes texts, with faults."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -4,15 +4,15 @@ import asyncio
 from typing import Any
 
 from protos.hugginggpt.v1 import expert_pb2 as pb
-from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_FAILED, ModelCard
 from services.common import call_context
 from services.common.errors import FailedPrecondition, ModelFailed, Overloaded
+from tests.fakes.infer_only import InferOnlyExpert
 from tests.support.expert_host import SPEC
 
 
-class MinimalExpert(rpc.ExpertServiceServicer):
+class MinimalExpert(InferOnlyExpert):
     """Correct enough to pass all checks but one."""
 
     def __init__(self) -> None:

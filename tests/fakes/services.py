@@ -27,6 +27,7 @@ from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common import call_context
 from services.common.errors import NotFound, ServiceError, Unavailable
 from services.common.server import serving
+from tests.fakes.infer_only import InferOnlyExpert
 from tests.fakes.no_pipelines import NoPipelines
 
 Answer = Callable[[expert_pb2.InferRequest], Awaitable[Mapping[str, Value]]]
@@ -48,7 +49,7 @@ def card(model: str, task: str, description: str = "", **fields: Any) -> ModelCa
     return ModelCard(id=model, task=task, description=description, **defaults)
 
 
-class FakeExpert(expert_pb2_grpc.ExpertServiceServicer):
+class FakeExpert(InferOnlyExpert):
     """An expert whose models are plain functions.
 
     Args:

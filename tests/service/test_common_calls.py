@@ -20,6 +20,7 @@ from services.common.channel import dial
 from services.common.interceptors import StatusInterceptor, server_interceptors
 from services.common.server import serving
 from tests.conftest import Serve
+from tests.fakes.infer_only import InferOnlyExpert
 from tests.fakes.tracing import RecordedTraces
 
 EXPERT = pb.DESCRIPTOR.services_by_name["ExpertService"]
@@ -29,7 +30,7 @@ HANG_SECONDS = 15
 """Less than the deadline of the calls, so that a passing test proves their cancellation."""
 
 
-class BlockingExpert(rpc.ExpertServiceServicer):
+class BlockingExpert(InferOnlyExpert):
     """Answers when `answer` is set; sets `cancelled_event` when its call is cancelled."""
 
     def __init__(self) -> None:

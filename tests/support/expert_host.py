@@ -31,7 +31,13 @@ from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_IMAGE, MODALITY_JSON, MODALITY_TEXT, Value
-from protos.hugginggpt.v1.caller_pb2 import PRIORITY_UNSPECIFIED, Caller, Priority
+from protos.hugginggpt.v1.caller_pb2 import (
+    DATA_POLICY_UNSPECIFIED,
+    PRIORITY_UNSPECIFIED,
+    Caller,
+    DataPolicy,
+    Priority,
+)
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import Parameter, Port, TaskSpec
 from services.common import call_context, errors
@@ -90,10 +96,24 @@ class Host:
         with call_context.use_caller(Caller(tenant=tenant, priority=priority)):
             return self.stub.Infer(request, timeout=timeout, metadata=call_context.metadata())
 
+    def infer_batch(
+        self,
+        *texts: str,
+        tenant: str = "default",
+        priority: Priority.ValueType = PRIORITY_UNSPECIFIED,
+        policy: DataPolicy.ValueType = DATA_POLICY_UNSPECIFIED,
+        timeout: float = 10,
+        items: Sequence[pb.InferBatchItem] = (),
+        **fields: Any,
+    ) -> Any:
+        """An active call of InferBatch with an item for each text, then the other items."""
+        given = [*(pb.InferBatchItem(inputs={"text": Value(text=text)}) for text in texts), *items]
+        request = pb.InferBatchRequest(**{"task": "saying", "items": given, **fields})
+        with call_context.use_caller(Caller(tenant=tenant, priority=priority, policy=policy)):
+            return self.stub.InferBatch(request, timeout=timeout, metadata=call_context.metadata())
+
     async def refusal(self, **fields: Any) -> errors.ServiceError:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await self.infer(**fields)
-        return errors.from_rpc(caught.value)
+        return await refusal_of(self.infer(**fields))
 
     async def describe(self, known: str = "") -> pb.DescribeResponse:
         return await self.stub.Describe(pb.DescribeRequest(known_revision=known), timeout=10)
@@ -117,6 +137,13 @@ class Host:
         watch = self.watch(name)
         await wait_for_status(watch, status)
         watch.cancel()
+
+
+async def refusal_of(call: Any) -> errors.ServiceError:
+    """Returns the error of a call that fails."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return errors.from_rpc(caught.value)
 
 
 async def wait_for_status(watch: Any, status: int) -> None:

@@ -108,7 +108,7 @@ def remove_a_service(protos: FileDescriptorSet) -> None:
 
 
 def remove_a_call(protos: FileDescriptorSet) -> None:
-    del file(protos, "expert").service[0].method[2]
+    del file(protos, "expert").service[0].method[-1]
 
 
 def stream_an_answer(protos: FileDescriptorSet) -> None:

@@ -24,12 +24,13 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from protos.hugginggpt.v1 import artifact_pb2 as protos_dot_hugginggpt_dot_v1_dot_artifact__pb2
+from protos.hugginggpt.v1 import failure_pb2 as protos_dot_hugginggpt_dot_v1_dot_failure__pb2
 from protos.hugginggpt.v1 import model_pb2 as protos_dot_hugginggpt_dot_v1_dot_model__pb2
 from protos.hugginggpt.v1 import task_pb2 as protos_dot_hugginggpt_dot_v1_dot_task__pb2
 from protos.hugginggpt.v1 import usage_pb2 as protos_dot_hugginggpt_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/hugginggpt/v1/expert.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a#protos/hugginggpt/v1/artifact.proto\x1a protos/hugginggpt/v1/model.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"\xe4\x02\n\x0cInferRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x37\n\x06inputs\x18\x04 \x03(\x0b\x32\'.hugginggpt.v1.InferRequest.InputsEntry\x12\x17\n\x0fparameters_json\x18\x05 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x06 \x01(\t\x12\x35\n\x05lists\x18\x07 \x03(\x0b\x32&.hugginggpt.v1.InferRequest.ListsEntry\x1a\x43\n\x0bInputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\x1a\x46\n\nListsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.ValueList:\x02\x38\x01\"\xc8\x01\n\rInferResponse\x12:\n\x07outputs\x18\x01 \x03(\x0b\x32).hugginggpt.v1.InferResponse.OutputsEntry\x12\x10\n\x08revision\x18\x02 \x01(\t\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x1a\x44\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\")\n\x0f\x44\x65scribeRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"\x9e\x02\n\x10\x44\x65scribeResponse\x12\x0e\n\x06\x65xpert\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x11\n\tunchanged\x18\x04 \x01(\x08\x12&\n\x05tasks\x18\x05 \x03(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12(\n\x06models\x18\x06 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x16\n\x0escales_to_zero\x18\x07 \x01(\x08\x12\'\n\x04load\x18\x08 \x01(\x0b\x32\x19.hugginggpt.v1.ExpertLoad\x12\x31\n\x0estart_duration\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\"\x80\x01\n\nExpertLoad\x12\x0f\n\x07waiting\x18\x01 \x01(\x05\x12\x0f\n\x07running\x18\x02 \x01(\x05\x12\x0e\n\x06loaded\x18\x03 \x03(\t\x12\x12\n\nfree_bytes\x18\x04 \x01(\x03\x12,\n\x07loading\x18\x05 \x03(\x0b\x32\x1b.hugginggpt.v1.ModelLoading\"@\n\x0cModelLoading\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\"#\n\x0fProgressRequest\x12\x10\n\x08\x63\x61ll_ids\x18\x01 \x03(\t\"C\n\rProgressEvent\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t2\xec\x01\n\rExpertService\x12\x42\n\x05Infer\x12\x1b.hugginggpt.v1.InferRequest\x1a\x1c.hugginggpt.v1.InferResponse\x12K\n\x08\x44\x65scribe\x12\x1e.hugginggpt.v1.DescribeRequest\x1a\x1f.hugginggpt.v1.DescribeResponse\x12J\n\x08Progress\x12\x1e.hugginggpt.v1.ProgressRequest\x1a\x1c.hugginggpt.v1.ProgressEvent0\x01\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/hugginggpt/v1/expert.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\x1a#protos/hugginggpt/v1/artifact.proto\x1a\"protos/hugginggpt/v1/failure.proto\x1a protos/hugginggpt/v1/model.proto\x1a\x1fprotos/hugginggpt/v1/task.proto\x1a protos/hugginggpt/v1/usage.proto\"\xe4\x02\n\x0cInferRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x37\n\x06inputs\x18\x04 \x03(\x0b\x32\'.hugginggpt.v1.InferRequest.InputsEntry\x12\x17\n\x0fparameters_json\x18\x05 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x06 \x01(\t\x12\x35\n\x05lists\x18\x07 \x03(\x0b\x32&.hugginggpt.v1.InferRequest.ListsEntry\x1a\x43\n\x0bInputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\x1a\x46\n\nListsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.ValueList:\x02\x38\x01\"\xc8\x01\n\rInferResponse\x12:\n\x07outputs\x18\x01 \x03(\x0b\x32).hugginggpt.v1.InferResponse.OutputsEntry\x12\x10\n\x08revision\x18\x02 \x01(\t\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\x1a\x44\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\"\x9a\x01\n\x11InferBatchRequest\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x17\n\x0fparameters_json\x18\x04 \x01(\t\x12,\n\x05items\x18\x05 \x03(\x0b\x32\x1d.hugginggpt.v1.InferBatchItem\x12\x0f\n\x07\x63\x61ll_id\x18\x06 \x01(\t\"\x91\x02\n\x0eInferBatchItem\x12\x39\n\x06inputs\x18\x01 \x03(\x0b\x32).hugginggpt.v1.InferBatchItem.InputsEntry\x12\x37\n\x05lists\x18\x02 \x03(\x0b\x32(.hugginggpt.v1.InferBatchItem.ListsEntry\x1a\x43\n\x0bInputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\x1a\x46\n\nListsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\'\n\x05value\x18\x02 \x01(\x0b\x32\x18.hugginggpt.v1.ValueList:\x02\x38\x01\"}\n\x12InferBatchResponse\x12\x30\n\x07results\x18\x01 \x03(\x0b\x32\x1f.hugginggpt.v1.InferBatchResult\x12\x10\n\x08revision\x18\x02 \x01(\t\x12#\n\x05usage\x18\x03 \x01(\x0b\x32\x14.hugginggpt.v1.Usage\"\xc0\x01\n\x10InferBatchResult\x12=\n\x07outputs\x18\x01 \x03(\x0b\x32,.hugginggpt.v1.InferBatchResult.OutputsEntry\x12\'\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x16.hugginggpt.v1.Failure\x1a\x44\n\x0cOutputsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.hugginggpt.v1.Value:\x02\x38\x01\")\n\x0f\x44\x65scribeRequest\x12\x16\n\x0eknown_revision\x18\x01 \x01(\t\"\x9e\x02\n\x10\x44\x65scribeResponse\x12\x0e\n\x06\x65xpert\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x11\n\tunchanged\x18\x04 \x01(\x08\x12&\n\x05tasks\x18\x05 \x03(\x0b\x32\x17.hugginggpt.v1.TaskSpec\x12(\n\x06models\x18\x06 \x03(\x0b\x32\x18.hugginggpt.v1.ModelCard\x12\x16\n\x0escales_to_zero\x18\x07 \x01(\x08\x12\'\n\x04load\x18\x08 \x01(\x0b\x32\x19.hugginggpt.v1.ExpertLoad\x12\x31\n\x0estart_duration\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\"\x80\x01\n\nExpertLoad\x12\x0f\n\x07waiting\x18\x01 \x01(\x05\x12\x0f\n\x07running\x18\x02 \x01(\x05\x12\x0e\n\x06loaded\x18\x03 \x03(\t\x12\x12\n\nfree_bytes\x18\x04 \x01(\x03\x12,\n\x07loading\x18\x05 \x03(\x0b\x32\x1b.hugginggpt.v1.ModelLoading\"@\n\x0cModelLoading\x12\r\n\x05model\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\"#\n\x0fProgressRequest\x12\x10\n\x08\x63\x61ll_ids\x18\x01 \x03(\t\"C\n\rProgressEvent\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0f\n\x07message\x18\x03 \x01(\t2\xbf\x02\n\rExpertService\x12\x42\n\x05Infer\x12\x1b.hugginggpt.v1.InferRequest\x1a\x1c.hugginggpt.v1.InferResponse\x12Q\n\nInferBatch\x12 .hugginggpt.v1.InferBatchRequest\x1a!.hugginggpt.v1.InferBatchResponse\x12K\n\x08\x44\x65scribe\x12\x1e.hugginggpt.v1.DescribeRequest\x1a\x1f.hugginggpt.v1.DescribeResponse\x12J\n\x08Progress\x12\x1e.hugginggpt.v1.ProgressRequest\x1a\x1c.hugginggpt.v1.ProgressEvent0\x01\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,28 +44,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INFERREQUEST_LISTSENTRY']._serialized_options = b'8\001'
   _globals['_INFERRESPONSE_OUTPUTSENTRY']._loaded_options = None
   _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_options = b'8\001'
-  _globals['_INFERREQUEST']._serialized_start=223
-  _globals['_INFERREQUEST']._serialized_end=579
-  _globals['_INFERREQUEST_INPUTSENTRY']._serialized_start=440
-  _globals['_INFERREQUEST_INPUTSENTRY']._serialized_end=507
-  _globals['_INFERREQUEST_LISTSENTRY']._serialized_start=509
-  _globals['_INFERREQUEST_LISTSENTRY']._serialized_end=579
-  _globals['_INFERRESPONSE']._serialized_start=582
-  _globals['_INFERRESPONSE']._serialized_end=782
-  _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_start=714
-  _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_end=782
-  _globals['_DESCRIBEREQUEST']._serialized_start=784
-  _globals['_DESCRIBEREQUEST']._serialized_end=825
-  _globals['_DESCRIBERESPONSE']._serialized_start=828
-  _globals['_DESCRIBERESPONSE']._serialized_end=1114
-  _globals['_EXPERTLOAD']._serialized_start=1117
-  _globals['_EXPERTLOAD']._serialized_end=1245
-  _globals['_MODELLOADING']._serialized_start=1247
-  _globals['_MODELLOADING']._serialized_end=1311
-  _globals['_PROGRESSREQUEST']._serialized_start=1313
-  _globals['_PROGRESSREQUEST']._serialized_end=1348
-  _globals['_PROGRESSEVENT']._serialized_start=1350
-  _globals['_PROGRESSEVENT']._serialized_end=1417
-  _globals['_EXPERTSERVICE']._serialized_start=1420
-  _globals['_EXPERTSERVICE']._serialized_end=1656
+  _globals['_INFERBATCHITEM_INPUTSENTRY']._loaded_options = None
+  _globals['_INFERBATCHITEM_INPUTSENTRY']._serialized_options = b'8\001'
+  _globals['_INFERBATCHITEM_LISTSENTRY']._loaded_options = None
+  _globals['_INFERBATCHITEM_LISTSENTRY']._serialized_options = b'8\001'
+  _globals['_INFERBATCHRESULT_OUTPUTSENTRY']._loaded_options = None
+  _globals['_INFERBATCHRESULT_OUTPUTSENTRY']._serialized_options = b'8\001'
+  _globals['_INFERREQUEST']._serialized_start=259
+  _globals['_INFERREQUEST']._serialized_end=615
+  _globals['_INFERREQUEST_INPUTSENTRY']._serialized_start=476
+  _globals['_INFERREQUEST_INPUTSENTRY']._serialized_end=543
+  _globals['_INFERREQUEST_LISTSENTRY']._serialized_start=545
+  _globals['_INFERREQUEST_LISTSENTRY']._serialized_end=615
+  _globals['_INFERRESPONSE']._serialized_start=618
+  _globals['_INFERRESPONSE']._serialized_end=818
+  _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_start=750
+  _globals['_INFERRESPONSE_OUTPUTSENTRY']._serialized_end=818
+  _globals['_INFERBATCHREQUEST']._serialized_start=821
+  _globals['_INFERBATCHREQUEST']._serialized_end=975
+  _globals['_INFERBATCHITEM']._serialized_start=978
+  _globals['_INFERBATCHITEM']._serialized_end=1251
+  _globals['_INFERBATCHITEM_INPUTSENTRY']._serialized_start=476
+  _globals['_INFERBATCHITEM_INPUTSENTRY']._serialized_end=543
+  _globals['_INFERBATCHITEM_LISTSENTRY']._serialized_start=545
+  _globals['_INFERBATCHITEM_LISTSENTRY']._serialized_end=615
+  _globals['_INFERBATCHRESPONSE']._serialized_start=1253
+  _globals['_INFERBATCHRESPONSE']._serialized_end=1378
+  _globals['_INFERBATCHRESULT']._serialized_start=1381
+  _globals['_INFERBATCHRESULT']._serialized_end=1573
+  _globals['_INFERBATCHRESULT_OUTPUTSENTRY']._serialized_start=750
+  _globals['_INFERBATCHRESULT_OUTPUTSENTRY']._serialized_end=818
+  _globals['_DESCRIBEREQUEST']._serialized_start=1575
+  _globals['_DESCRIBEREQUEST']._serialized_end=1616
+  _globals['_DESCRIBERESPONSE']._serialized_start=1619
+  _globals['_DESCRIBERESPONSE']._serialized_end=1905
+  _globals['_EXPERTLOAD']._serialized_start=1908
+  _globals['_EXPERTLOAD']._serialized_end=2036
+  _globals['_MODELLOADING']._serialized_start=2038
+  _globals['_MODELLOADING']._serialized_end=2102
+  _globals['_PROGRESSREQUEST']._serialized_start=2104
+  _globals['_PROGRESSREQUEST']._serialized_end=2139
+  _globals['_PROGRESSEVENT']._serialized_start=2141
+  _globals['_PROGRESSEVENT']._serialized_end=2208
+  _globals['_EXPERTSERVICE']._serialized_start=2211
+  _globals['_EXPERTSERVICE']._serialized_end=2530
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from protos.hugginggpt.v1 import artifact_pb2 as _artifact_pb2
+from protos.hugginggpt.v1 import failure_pb2 as _failure_pb2
 from protos.hugginggpt.v1 import model_pb2 as _model_pb2
 from protos.hugginggpt.v1 import task_pb2 as _task_pb2
 from protos.hugginggpt.v1 import usage_pb2 as _usage_pb2
@@ -169,6 +170,210 @@ class InferResponse(_message.Message):
 Global___InferResponse: _TypeAlias = InferResponse  # noqa: Y015
 
 @_typing.final
+class InferBatchRequest(_message.Message):
+    """Request of InferBatch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
+    task: _builtins.str
+    """Name of a TaskSpec."""
+    model: _builtins.str
+    """Id of a ModelCard. Empty: the expert's first model for the task."""
+    revision: _builtins.str
+    """Commit of the model. Empty: the loaded one."""
+    parameters_json: _builtins.str
+    """Parameters of all items as a canonical JSON object. Empty: none."""
+    call_id: _builtins.str
+    """Unique id, for Progress, whose fraction is the share of items that have ended. May be empty."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___InferBatchItem]:
+        """1 to EXPERT_MAX_WAITING items (at least 64 by default), or to three quarters of it if the caller has
+        PRIORITY_BATCH: each counts as one call. Their inputs have at most EXPERT_MAX_INPUT_BYTES together (256 MiB by
+        default), and the request at most 64 MiB.
+        """
+
+    def __init__(
+        self,
+        *,
+        task: _builtins.str = ...,
+        model: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        parameters_json: _builtins.str = ...,
+        items: _abc.Iterable[Global___InferBatchItem] | None = ...,
+        call_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "items", b"items", "model", b"model", "parameters_json", b"parameters_json", "revision", b"revision", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InferBatchRequest: _TypeAlias = InferBatchRequest  # noqa: Y015
+
+@_typing.final
+class InferBatchItem(_message.Message):
+    """Inputs of one item of InferBatch, as in InferRequest."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class InputsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _artifact_pb2.Value: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _artifact_pb2.Value | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class ListsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _artifact_pb2.ValueList: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _artifact_pb2.ValueList | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    INPUTS_FIELD_NUMBER: _builtins.int
+    LISTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def inputs(self) -> _containers.MessageMap[_builtins.str, _artifact_pb2.Value]:
+        """Values by input port, for ports that take one value."""
+
+    @_builtins.property
+    def lists(self) -> _containers.MessageMap[_builtins.str, _artifact_pb2.ValueList]:
+        """Values by input port, for ports that take several values."""
+
+    def __init__(
+        self,
+        *,
+        inputs: _abc.Mapping[_builtins.str, _artifact_pb2.Value] | None = ...,
+        lists: _abc.Mapping[_builtins.str, _artifact_pb2.ValueList] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inputs", b"inputs", "lists", b"lists"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InferBatchItem: _TypeAlias = InferBatchItem  # noqa: Y015
+
+@_typing.final
+class InferBatchResponse(_message.Message):
+    """Response of InferBatch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    USAGE_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """The commit of the model that ran."""
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___InferBatchResult]:
+        """One result per item, in the order of the items."""
+
+    @_builtins.property
+    def usage(self) -> _usage_pb2.Usage:
+        """Of all items together."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___InferBatchResult] | None = ...,
+        revision: _builtins.str = ...,
+        usage: _usage_pb2.Usage | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results", "revision", b"revision", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InferBatchResponse: _TypeAlias = InferBatchResponse  # noqa: Y015
+
+@_typing.final
+class InferBatchResult(_message.Message):
+    """Result of one item of InferBatch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class OutputsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        @_builtins.property
+        def value(self) -> _artifact_pb2.Value: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _artifact_pb2.Value | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    OUTPUTS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outputs(self) -> _containers.MessageMap[_builtins.str, _artifact_pb2.Value]:
+        """Values by output port; empty if the item failed."""
+
+    @_builtins.property
+    def failure(self) -> _failure_pb2.Failure:
+        """Why the item failed. Absent: it succeeded."""
+
+    def __init__(
+        self,
+        *,
+        outputs: _abc.Mapping[_builtins.str, _artifact_pb2.Value] | None = ...,
+        failure: _failure_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "outputs", b"outputs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InferBatchResult: _TypeAlias = InferBatchResult  # noqa: Y015
+
+@_typing.final
 class DescribeRequest(_message.Message):
     """Request of Describe."""
 
@@ -326,7 +531,7 @@ class ProgressRequest(_message.Message):
     CALL_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def call_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """InferRequest.call_id of the calls to follow."""
+        """InferRequest.call_id or InferBatchRequest.call_id of the calls to follow."""
 
     def __init__(
         self,

@@ -40,6 +40,11 @@ class ExpertServiceStub:
                 request_serializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferRequest.SerializeToString,
                 response_deserializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferResponse.FromString,
                 _registered_method=True)
+        self.InferBatch = channel.unary_unary(
+                '/hugginggpt.v1.ExpertService/InferBatch',
+                request_serializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferBatchRequest.SerializeToString,
+                response_deserializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferBatchResponse.FromString,
+                _registered_method=True)
         self.Describe = channel.unary_unary(
                 '/hugginggpt.v1.ExpertService/Describe',
                 request_serializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.DescribeRequest.SerializeToString,
@@ -66,6 +71,18 @@ class ExpertServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InferBatch(self, request, context):
+        """Runs one task with one model on many inputs, with the same parameters. For small models it costs far less than as
+        many calls of Infer. Each item succeeds or fails alone, with the error that Infer would return for it. The call
+        itself fails for what its items share: the errors of Infer that name no input port; INVALID_ARGUMENT with the port
+        "items" if there are no items, more than the model accepts, or too many bytes; RESOURCE_EXHAUSTED/OVERLOADED if the
+        model has no capacity for all items now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of
+        Infer. Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Describe(self, request, context):
         """Describes the expert: its tasks, its models and its load.
         """
@@ -87,6 +104,11 @@ def add_ExpertServiceServicer_to_server(servicer, server):
                     servicer.Infer,
                     request_deserializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferRequest.FromString,
                     response_serializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferResponse.SerializeToString,
+            ),
+            'InferBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.InferBatch,
+                    request_deserializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferBatchRequest.FromString,
+                    response_serializer=protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferBatchResponse.SerializeToString,
             ),
             'Describe': grpc.unary_unary_rpc_method_handler(
                     servicer.Describe,
@@ -127,6 +149,33 @@ class ExpertService:
             '/hugginggpt.v1.ExpertService/Infer',
             protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferRequest.SerializeToString,
             protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InferBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hugginggpt.v1.ExpertService/InferBatch',
+            protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferBatchRequest.SerializeToString,
+            protos_dot_hugginggpt_dot_v1_dot_expert__pb2.InferBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

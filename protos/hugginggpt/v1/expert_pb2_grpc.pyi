@@ -39,6 +39,14 @@ class ExpertServiceStub:
     /REVISION; RESOURCE_EXHAUSTED/OVERLOADED with RetryInfo, or /OUT_OF_MEMORY; INTERNAL/MODEL_FAILED. The trailing
     metadata expert-queue, expert-loaded and expert-free-bytes report the load.
     """
+    InferBatch: _grpc.UnaryUnaryMultiCallable[_expert_pb2.InferBatchRequest, _expert_pb2.InferBatchResponse]
+    """Runs one task with one model on many inputs, with the same parameters. For small models it costs far less than as
+    many calls of Infer. Each item succeeds or fails alone, with the error that Infer would return for it. The call
+    itself fails for what its items share: the errors of Infer that name no input port; INVALID_ARGUMENT with the port
+    "items" if there are no items, more than the model accepts, or too many bytes; RESOURCE_EXHAUSTED/OVERLOADED if the
+    model has no capacity for all items now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of
+    Infer. Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
+    """
     Describe: _grpc.UnaryUnaryMultiCallable[_expert_pb2.DescribeRequest, _expert_pb2.DescribeResponse]
     """Describes the expert: its tasks, its models and its load."""
     Progress: _grpc.UnaryStreamMultiCallable[_expert_pb2.ProgressRequest, _expert_pb2.ProgressEvent]
@@ -54,6 +62,14 @@ class ExpertServiceAsyncStub(ExpertServiceStub):
     Errors: INVALID_ARGUMENT with the faulty port and the reason; NOT_FOUND/MODEL; FAILED_PRECONDITION/LOAD_FAILED or
     /REVISION; RESOURCE_EXHAUSTED/OVERLOADED with RetryInfo, or /OUT_OF_MEMORY; INTERNAL/MODEL_FAILED. The trailing
     metadata expert-queue, expert-loaded and expert-free-bytes report the load.
+    """
+    InferBatch: _aio.UnaryUnaryMultiCallable[_expert_pb2.InferBatchRequest, _expert_pb2.InferBatchResponse]  # type: ignore[assignment]
+    """Runs one task with one model on many inputs, with the same parameters. For small models it costs far less than as
+    many calls of Infer. Each item succeeds or fails alone, with the error that Infer would return for it. The call
+    itself fails for what its items share: the errors of Infer that name no input port; INVALID_ARGUMENT with the port
+    "items" if there are no items, more than the model accepts, or too many bytes; RESOURCE_EXHAUSTED/OVERLOADED if the
+    model has no capacity for all items now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of
+    Infer. Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
     """
     Describe: _aio.UnaryUnaryMultiCallable[_expert_pb2.DescribeRequest, _expert_pb2.DescribeResponse]  # type: ignore[assignment]
     """Describes the expert: its tasks, its models and its load."""
@@ -73,6 +89,20 @@ class ExpertServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: INVALID_ARGUMENT with the faulty port and the reason; NOT_FOUND/MODEL; FAILED_PRECONDITION/LOAD_FAILED or
         /REVISION; RESOURCE_EXHAUSTED/OVERLOADED with RetryInfo, or /OUT_OF_MEMORY; INTERNAL/MODEL_FAILED. The trailing
         metadata expert-queue, expert-loaded and expert-free-bytes report the load.
+        """
+
+    @_abc_1.abstractmethod
+    def InferBatch(
+        self,
+        request: _expert_pb2.InferBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_expert_pb2.InferBatchResponse, _abc.Awaitable[_expert_pb2.InferBatchResponse]]:
+        """Runs one task with one model on many inputs, with the same parameters. For small models it costs far less than as
+        many calls of Infer. Each item succeeds or fails alone, with the error that Infer would return for it. The call
+        itself fails for what its items share: the errors of Infer that name no input port; INVALID_ARGUMENT with the port
+        "items" if there are no items, more than the model accepts, or too many bytes; RESOURCE_EXHAUSTED/OVERLOADED if the
+        model has no capacity for all items now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of
+        Infer. Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
         """
 
     @_abc_1.abstractmethod

@@ -16,8 +16,7 @@ from protos.hugginggpt.v1.gateway_pb2 import CreateBatchRequest
 from protos.hugginggpt.v1.pipeline_pb2 import Pipeline
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context, upload_acks
-from services.common.errors import InvalidRequest
-from services.orchestrator.failures import to_failure
+from services.common.errors import InvalidRequest, to_failure
 from services.orchestrator.journal.batches import BatchStore, NewBatch
 from services.orchestrator.journal.retention import BatchRemoval
 from services.orchestrator.pipelines import parameters

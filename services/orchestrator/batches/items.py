@@ -22,8 +22,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunState,
 )
 from services.common import call_context
-from services.common.errors import InvalidRequest
-from services.orchestrator.failures import to_failure
+from services.common.errors import InvalidRequest, to_failure
 from services.orchestrator.journal.batch_items import Counts, Item
 from services.orchestrator.journal.batches import BatchRow, BatchStore
 from services.orchestrator.journal.runs import NewRun

@@ -30,11 +30,11 @@ from services.common.errors import (
     NotFound,
     Overloaded,
     Unavailable,
+    to_failure,
 )
 from services.common.supervision import supervise
 from services.orchestrator.batches import items
 from services.orchestrator.batches.slots import KEY_LIMIT, SLOTS_TAKEN, BatchSlots
-from services.orchestrator.failures import to_failure
 from services.orchestrator.journal import LeaseLost
 from services.orchestrator.journal.batch_items import Item
 from services.orchestrator.journal.batches import CHANGED, BatchRow, BatchStore, Claimed

@@ -35,11 +35,11 @@ from services.common.errors import (
     ServiceError,
     Unavailable,
     recovery_action,
+    to_failure,
 )
 from services.orchestrator import metrics
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.limiter import Permit
-from services.orchestrator.failures import to_failure
 
 INITIAL_RETRIES = 10.0
 """Retries available before any call is made: enough for one task to outlast the restart of an expert."""

@@ -20,9 +20,9 @@ from services.common.errors import (
     Unavailable,
     from_rpc,
     recovery_action,
+    to_failure,
 )
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.failures import to_failure
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.arguments import dependencies
 from services.orchestrator.runs.run_log import RunLog

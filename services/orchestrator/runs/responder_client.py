@@ -14,8 +14,7 @@ from protos.hugginggpt.v1.failure_pb2 import Failure
 from protos.hugginggpt.v1.plan_pb2 import Decision
 from protos.hugginggpt.v1.run_pb2 import TASK_STATE_SKIPPED, TaskStatus, Turn
 from services.common import call_context
-from services.common.errors import from_rpc
-from services.orchestrator.failures import to_failure
+from services.common.errors import from_rpc, to_failure
 from services.orchestrator.runs.run_log import RunLog
 
 if TYPE_CHECKING:  # this name exists for type checkers only

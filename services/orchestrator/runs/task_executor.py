@@ -25,13 +25,12 @@ from protos.hugginggpt.v1.run_pb2 import (
 )
 from protos.hugginggpt.v1.task_pb2 import DETERMINISM_EXACT, DETERMINISM_NUMERIC, Task, TaskSpec
 from services.common.artifacts import ArtifactStore
-from services.common.errors import DeadlineExceeded, NotFound, ServiceError, Unavailable
+from services.common.errors import DeadlineExceeded, NotFound, ServiceError, Unavailable, to_failure
 from services.orchestrator import metrics
 from services.orchestrator.dag import Dag
 from services.orchestrator.deadline import Deadline
 from services.orchestrator.experts.attempts import RetryBudget, TaskRequest
 from services.orchestrator.experts.client import ExpertClient
-from services.orchestrator.failures import to_failure
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.artifacts import digests
 from services.orchestrator.journal.events import Memo
