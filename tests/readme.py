@@ -30,7 +30,7 @@ PAGES = (
     ROOT / "experts" / "README.md",
     ROOT / "experts" / "host" / "README.md",
     ROOT / "gateway" / "README.md",
-    ROOT / "k8s" / "README.md",
+    capacity.PAGE,
 )
 
 MODALITIES = ("text", "vision", "audio", "video", "diffusion")
@@ -110,7 +110,7 @@ def limits() -> str:
 
 
 def _figures() -> capacity.Figures:
-    return capacity.figures(README.read_text(encoding="utf-8"))
+    return capacity.figures(capacity.PAGE.read_text(encoding="utf-8"))
 
 
 def measured() -> str:

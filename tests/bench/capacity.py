@@ -1,4 +1,4 @@
-"""Capacity planning from README's figures: python -m tests.bench.capacity 25 400 --tasks 3 --seconds 0.2."""
+"""Capacity planning from the figures of README.md: python -m tests.bench.capacity 25 400 --tasks 3 --seconds 0.2."""
 
 import argparse
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from services.common.database.postgres import READERS, WRITERS
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).with_name("README.md")
 RATES = (10.0, 1_000.0, 100_000.0)
-"""Runs per second, and items per second, in the tables of k8s/README.md."""
+"""Runs per second, and items per second, in the tables of the page."""
 SERVICE_NAMES = ("gateway", "planner", "selector", "orchestrator", "responder")
 DATABASE_CLIENTS = ("gateway", "orchestrator")
 """Services with connections to the database."""
@@ -26,10 +26,10 @@ Figures = Mapping[str, float]
 
 
 def figures(text: str) -> Figures:
-    """Values of README's figures by row name, and core-seconds per item of the example models: bert, vit, sign.
+    """Values of the page's figures by row name, and core-seconds per item of the example models: bert, vit, sign.
 
     Raises:
-        ValueError: the README has no time per item.
+        ValueError: the page has no time per item.
     """
     rows = re.findall(r"^\| `(\S+)` \| ([\d.,]+)", text, re.MULTILINE)
     offline = re.findall(r"^\| `host\.(bert|vit)_.* of ([\d.]+) a second offline", text, re.MULTILINE)
@@ -91,7 +91,7 @@ def inputs(known: Figures) -> Iterator[Sequence[object]]:
 
 
 def tables(known: Figures) -> str:
-    """The tables of k8s/README.md."""
+    """The tables of the page."""
     work = {
         "`text`: a small BERT, 120 words": known["bert"],
         "`vision`: a small ViT, 224 pixels": known["vit"],
@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.0, help="measured seconds of a core or GPU per task")
     options = parser.parse_args()
     shown = [f"{rate:,g} a second" for rate in options.rates]
-    known = figures(README.read_text(encoding="utf-8"))
+    known = figures(PAGE.read_text(encoding="utf-8"))
     rows = service_rows(known, options.rates, options.tasks)
     print(*_table([f"runs, tasks each: {options.tasks}", *shown], rows), sep="\n")
     tasks = [rate * options.tasks for rate in options.rates]

@@ -1,4 +1,4 @@
-"""`make figures`: writes the figures section and the charts of README.md from out/bench.json."""
+"""`make figures`: writes the figures and charts of this folder's README.md from out/bench.json."""
 
 import re
 import sys
@@ -11,8 +11,10 @@ from tests.bench.report import OUT, Report, Section, read
 from tests.bench.rows import Row, Verdict
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
-PICTURES = Path(".github/charts")
+PAGE = Path(__file__).with_name("README.md")
+PICTURES = ROOT / ".github" / "charts"
+LINK: Final = "../../.github/charts"
+"""The folder of the charts, as the page links to it."""
 HEAD: Final = ("figure", "value", "target", "verdict", "reference", "what it is")
 VERDICTS: dict[Verdict, str] = {"met": "met", "missed": "**missed**", "not measured": "not measured", "no target": ""}
 NOTHING = "—"
@@ -74,7 +76,7 @@ def _section(name: str, report: Report) -> Iterator[str]:
     if section.curves:
         yield ""
     for curve in section.curves:
-        yield f"[![{curve.title}]({PICTURES}/{curve.id}.svg)]({PICTURES}/{curve.id}.png)"
+        yield f"[![{curve.title}]({LINK}/{curve.id}.svg)]({LINK}/{curve.id}.png)"
 
 
 def _counted(section: Section) -> str:
@@ -130,8 +132,8 @@ def main() -> None:
     if not OUT.exists():
         sys.exit(f"{OUT} does not exist: run `make bench` first")
     report = read(OUT)
-    charts.draw([curve for section in report.sections.values() for curve in section.curves], ROOT / PICTURES)
-    README.write_text(updated(README.read_text(encoding="utf-8"), report), encoding="utf-8")
+    charts.draw([curve for section in report.sections.values() for curve in section.curves], PICTURES)
+    PAGE.write_text(updated(PAGE.read_text(encoding="utf-8"), report), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,4 +7,4 @@ from tests.bench.rows import Row
 async def rows() -> list[Row]:
     async with start_local_stack(experts="lite") as stack:
         ready = round(stack.ready_seconds, 2)
-    return [Row("cluster.house_ready_s", ready, "s", 5, note="python -m services, lite warm")]
+    return [Row("cluster.stack_ready_s", ready, "s", 5, note="python -m services.local, lite warm")]

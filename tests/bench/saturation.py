@@ -1,4 +1,4 @@
-"""Which resource saturates first as the rate of runs grows, from README's figures and the settings' defaults."""
+"""Which resource saturates first as the rate of runs grows, from figures of README.md and the settings' defaults."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil

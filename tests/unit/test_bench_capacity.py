@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench import saturation
-from tests.bench.capacity import RATES, README, checked, experts, figures, service_rows
+from tests.bench.capacity import PAGE, RATES, checked, experts, figures, service_rows
 
 KNOWN = {
     "hops.gateway_ms": 6.0,
@@ -49,7 +49,7 @@ def test_expert_cores_include_the_utilization_limit() -> None:
 
 
 def test_readme_contains_all_needed_figures() -> None:
-    known = figures(README.read_text(encoding="utf-8"))
+    known = figures(PAGE.read_text(encoding="utf-8"))
     assert list(service_rows(known, RATES, 1))
     assert min(known[name] for name in ("bert", "vit", "sign")) > 0
 

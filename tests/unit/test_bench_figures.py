@@ -1,4 +1,4 @@
-"""Benchmark reports as JSON and as tables of README: both contain the same figures."""
+"""Benchmark reports as JSON and as tables of a page: both contain the same figures."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench import report
 from tests.bench.curves import Curve
-from tests.bench.figures import PICTURES, README, ROOT, VERDICTS, parse_rows, render, updated
+from tests.bench.figures import LINK, PAGE, PICTURES, VERDICTS, parse_rows, render, updated
 from tests.bench.report import Machine, Report, load_report, read, section, write
 from tests.bench.rows import Row, gap
 
@@ -55,7 +55,7 @@ def test_rendered_page_parses_back_to_its_rows() -> None:
     assert page.startswith("before\n")
     assert page.endswith("<!-- end -->\nafter\n")
     assert [row for row, _ in parse_rows(page)] == ROWS
-    assert f"{PICTURES}/one.sizes.svg" in render(REPORT)
+    assert f"{LINK}/one.sizes.svg" in render(REPORT)
 
 
 def test_missing_contender_is_shown_as_a_gap() -> None:
@@ -64,20 +64,20 @@ def test_missing_contender_is_shown_as_a_gap() -> None:
     assert "| chain of 4 | 1.72 | — | — | 4.10 |" in page
 
 
-def test_readme_verdicts_follow_from_the_values() -> None:
-    rows = parse_rows(README.read_text(encoding="utf-8"))
+def test_page_verdicts_follow_from_the_values() -> None:
+    rows = parse_rows(PAGE.read_text(encoding="utf-8"))
     assert len(rows) > 50
     assert [row.id for row, verdict in rows if verdict != VERDICTS[row.verdict]] == []
 
 
-def test_readme_figures_are_unique() -> None:
-    names = [row.id for row, _ in parse_rows(README.read_text(encoding="utf-8"))]
+def test_page_figures_are_unique() -> None:
+    names = [row.id for row, _ in parse_rows(PAGE.read_text(encoding="utf-8"))]
     assert len(names) == len(set(names))
 
 
-def test_readme_charts_exist_and_are_small() -> None:
-    text = README.read_text(encoding="utf-8")
-    pictures = sorted((ROOT / PICTURES).glob("*")) if (ROOT / PICTURES).exists() else []
-    assert [picture.name for picture in pictures if f"{PICTURES}/{picture.name}" not in text] == []
+def test_page_charts_exist_and_are_small() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    pictures = sorted(PICTURES.glob("*"))
+    assert [picture.name for picture in pictures if f"{LINK}/{picture.name}" not in text] == []
     assert [picture.name for picture in pictures if picture.stat().st_size > PICTURE_BYTES] == []
-    assert text.count(f"{PICTURES}/") == len(pictures)
+    assert text.count(f"{LINK}/") == len(pictures)

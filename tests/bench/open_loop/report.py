@@ -69,7 +69,7 @@ def _capacity(measured: Measurement, found: Point) -> Iterator[Row]:
     cores, whole, knee = measured.model.cores, sum(measured.seconds.values()), round(found.goodput, 1)
     yield from _predicted(measured.predicted(), knee)
     formula = BUSY * cores / whole
-    note = f"formula of k8s/README.md: {BUSY:g} x {cores} cores over {1000 * whole:.1f} ms a run; reference: the knee"
+    note = f"formula of README.md: {BUSY:g} x {cores} cores over {1000 * whole:.1f} ms a run; reference: the knee"
     yield Row("capacity.formula_runs_per_s", round(formula, 1), "/s", reference=knee, note=note)
     note = f"share of {cores} cores that runs use at the knee; the formula allows {BUSY:g}"
     yield Row("capacity.busy_at_knee", round(found.goodput * whole / cores, 2), "", BUSY, note=note, at_least=True)
