@@ -30,6 +30,7 @@ PAGES = (
     ROOT / "experts" / "README.md",
     ROOT / "experts" / "host" / "README.md",
     ROOT / "gateway" / "README.md",
+    ROOT / "k8s" / "components" / "observability" / "README.md",
     capacity.PAGE,
 )
 

@@ -117,12 +117,12 @@ def test_every_alert_has_a_rule_test() -> None:
 
 
 def test_every_alert_links_its_own_runbook() -> None:
-    page = (K8S / "README.md").read_text()
-    parts = re.findall(r"^#### (\w+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)
-    there = {name for name, text in parts if all(f"*{word}*:" in text for word in ("Means", "See", "Do"))}
+    page = (FOLDER / "README.md").read_text()
+    parts = re.findall(r"^### (\w+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)
+    there = {name for name, text in parts if all(f"**{word}:**" in text for word in ("Meaning", "Check", "Action"))}
     assert there == {rule["alert"] for rule in rules()}
     for rule in rules():
-        assert rule["annotations"]["runbook_url"] == f"k8s/README.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook_url"] == f"k8s/components/observability/README.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in {"warning", "critical"}
 
 
