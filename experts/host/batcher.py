@@ -2,15 +2,21 @@
 
 The thread takes its next batch without waiting for the event loop. Batches are not delayed to become larger: the calls
 that arrive while one batch runs form the next.
+
+If the device is asynchronous, the next batch is launched as soon as as many calls wait as are being computed, or else
+when the device has finished, and in both cases before the last batch's results are fetched. A smaller batch waits for
+the device, since it costs nothing to let it grow until then.
 """
 
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -19,8 +25,10 @@ from opentelemetry.trace import SpanContext
 from experts.host import telemetry
 from experts.host.active_calls import ActiveCall, BatchCall
 from experts.host.batch_composer import BatchComposer, QueuedCall
+from experts.host.handler import LaunchedBatch
 from experts.host.isolation import use_call
 from experts.host.loaded_model import LoadedModel
+from experts.host.metering import cpus
 from experts.host.model_errors import is_out_of_memory
 from experts.host.threads import ThreadPool, to_sendable_error
 from services.common.errors import DeadlineExceeded, ModelFailed, Overloaded
@@ -32,6 +40,9 @@ MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 30.0
 
 _DECAY = 0.9
 
+_MAX_LAUNCHED = 2
+"""Maximum batches on an asynchronous device: one that it computes, and one that it starts without waiting for us."""
+
 
 @dataclass(frozen=True)
 class BatchedResult:
@@ -42,6 +53,32 @@ class BatchedResult:
     """Duration of the whole batch."""
     share: float
     """This call's share of the duration."""
+
+
+@dataclass(eq=False)
+class _Launched:
+    """A batch on the device, whose results have not been fetched."""
+
+    calls: list[QueuedCall]
+    call: BatchCall
+    cost: float
+    batch: LaunchedBatch
+    launched_at: float
+    """By time.monotonic(), as the others."""
+    metered_from: float
+    """Start of its use of the device's pool, by the meter."""
+    finished_at: float | None = None
+    """When the device had finished."""
+
+    @property
+    def model(self) -> LoadedModel:
+        return self.calls[0].model
+
+    def wait(self) -> None:
+        """Waits until the device has finished; an error is raised again when the results are fetched."""
+        with suppress(Exception):
+            self.batch.wait()
+        self.finished_at = self.finished_at or time.monotonic()
 
 
 class Batcher:
@@ -69,6 +106,9 @@ class Batcher:
         self._present = self._running = 0
         self._call_seconds = 0.0
         self._active_model: LoadedModel | None = None
+        self._launched: deque[_Launched] = deque()
+        self._finished_at = 0.0
+        self._waiter: ThreadPool | None = None
 
     @property
     def running(self) -> int:
@@ -171,8 +211,23 @@ class Batcher:
         for _ in calls:
             self.thread.post(self._run_next)
 
+    def drain(self) -> None:
+        """Waits for all launched batches and delivers their results; on the thread."""
+        while self._launched:
+            self._launched[0].wait()
+            self._fetch(self._take_first_launched())
+
+    def close(self) -> None:
+        """Ends the threads once no batch is left, without waiting for them."""
+        self.thread.post(self.drain)
+        self.thread.close()
+        if self._waiter:
+            self._waiter.close()
+
     def _run_next(self) -> None:
-        """Runs the next batch, if any call still waits; on the thread."""
+        """Runs or launches the next batch, if any call still waits; on the thread."""
+        if self._launched and not self._can_launch:
+            return  # it follows when the device has finished
         try:
             batch = self._next_batch()
         except Exception as error:  # noqa: BLE001  # a handler with invalid batch limits
@@ -181,6 +236,10 @@ class Batcher:
             return
         if not batch:
             return
+        if batch[0].model.handler.asynchronous:
+            batch[0].context.run(self._launch, batch)
+            return
+        self.drain()
         model, call = batch[0].model, BatchCall([queued.call for queued in batch])
         cost = model.batching.cost([queued.cost for queued in batch])
         try:
@@ -193,6 +252,71 @@ class Batcher:
             self._retry_or_fail(batch, cost, to_sendable_error(error))
         else:
             _deliver(batch, outcomes)
+
+    @property
+    def _can_launch(self) -> bool:
+        """Whether a further batch may be launched before the device has finished."""
+        return len(self._launched) < _MAX_LAUNCHED and len(self._waiting) >= len(self._launched[-1].calls)
+
+    def _launch(self, calls: list[QueuedCall]) -> None:
+        """Queues a batch on the device."""
+        model, call = calls[0].model, BatchCall([queued.call for queued in calls])
+        cost, items = model.batching.cost([queued.cost for queued in calls]), [queued.item for queued in calls]
+        started_at = time.monotonic()
+        self.busy_since = self.busy_since or started_at
+        metered_from = model.pool.meter.begin() if model.pool else 0.0
+        try:
+            with (
+                telemetry.batch_span(self.model_id, len(items), telemetry.span_contexts_of(calls)),
+                cpus().charge(call),
+            ):
+                batch = model.handler.launch(items, call)  # type: ignore[union-attr]  # a Handler, since it is asynchronous
+        except BaseException as error:  # noqa: BLE001  # reported to the callers
+            _charge_device(model, call, metered_from)
+            self.busy_since = self.busy_since if self._launched else None
+            self._retry_or_fail(calls, cost, to_sendable_error(error))
+            return
+        launched = _Launched(calls, call, cost, batch, started_at, metered_from)
+        self._launched.append(launched)
+        self._running += len(calls)
+        self._waiter = self._waiter or ThreadPool(f"{self.model_id}-wait")
+        self._waiter.post(partial(self._wait, launched))
+
+    def _wait(self, launched: _Launched) -> None:
+        """Waits for the device; on a thread of its own, so that further batches can be launched meanwhile."""
+        launched.wait()
+        self.thread.post(partial(self._complete, launched))
+
+    def _complete(self, launched: _Launched) -> None:
+        """Launches the next batch, then delivers the results of one that the device has finished; on the thread."""
+        if launched in self._launched:  # else `drain` has delivered it
+            finished = self._take_first_launched()
+            self._run_next()
+            self._fetch(finished)
+        if not self._launched:
+            for _ in range(len(self._waiting)):
+                self.thread.post(self._run_next)
+
+    def _take_first_launched(self) -> _Launched:
+        launched = self._launched.popleft()
+        self.busy_since = launched.finished_at if self._launched else None
+        return launched
+
+    def _fetch(self, launched: _Launched) -> None:
+        """Delivers the results of a batch that the device has finished."""
+        model, calls, finished_at = launched.model, launched.calls, launched.finished_at or time.monotonic()
+        seconds = finished_at - max(launched.launched_at, self._finished_at)
+        self._finished_at = finished_at
+        self._running -= len(calls)
+        _charge_device(model, launched.call, launched.metered_from)
+        try:
+            with cpus().charge(launched.call):
+                raws = calls[0].context.run(launched.batch.fetch)
+            results = self._record(model, raws, len(calls), launched.cost, seconds)
+        except BaseException as error:  # noqa: BLE001  # reported to the callers
+            self._retry_or_fail(calls, launched.cost, to_sendable_error(error))
+        else:
+            _deliver(calls, results)
 
     def _next_batch(self) -> list[QueuedCall]:
         """Removes the next batch from the queue; drops cancelled calls and fails those past their deadline."""
@@ -229,10 +353,20 @@ class Batcher:
         finally:
             self._running -= len(items)
             self._active_model = self.busy_since = None
-        self._check_count(raws, len(items))
+        return self._record(model, raws, len(items), cost, seconds)
+
+    def _record(
+        self, model: LoadedModel, raws: Sequence[Any], count: int, cost: float, seconds: float
+    ) -> list[BatchedResult]:
+        """Records a batch that succeeded and returns its results.
+
+        Raises:
+            ModelFailed: there are fewer or more results than items.
+        """
+        self._check_count(raws, count)
         model.record_batch(cost, seconds)
-        telemetry.record_batch(self.model_id, len(items), seconds)
-        share = seconds / len(items)
+        telemetry.record_batch(self.model_id, count, seconds)
+        share = seconds / count
         self._update_call_seconds(share)
         return [BatchedResult(raw, seconds, share) for raw in raws]
 
@@ -267,6 +401,12 @@ class Batcher:
             self.free_memory()
         except Exception:
             log.exception("memory not freed", model=self.model_id)
+
+
+def _charge_device(model: LoadedModel, call: BatchCall, metered_from: float) -> None:
+    """Charges the calls of a launched batch for the device, whose seconds are shared by all batches on it."""
+    if model.pool:
+        call.add_usage(model.pool.name, model.pool.meter.end(metered_from))
 
 
 def _deliver(batch: Sequence[QueuedCall], outcomes: Sequence[BatchedResult | Exception]) -> None:

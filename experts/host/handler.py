@@ -81,6 +81,9 @@ class ModelHandler(ABC):
     """Memory use; 0 if the host has to measure it."""
     concurrent: bool = False
     """Whether the work runs in other processes or services: calls are not batched and do not wait for each other."""
+    asynchronous: bool = False
+    """Whether its device computes while the host does other work: Handler.launch is then used instead of `run`, and the
+    next batch is launched before the results of the last one are fetched."""
     has_process: bool = False
     """Whether the model runs in a process of its own, which `kill` ends."""
 
@@ -112,6 +115,16 @@ class ModelHandler(ABC):
         """Ends the model's own process if a batch has run in it for so long."""
 
 
+class LaunchedBatch(Protocol):
+    """A batch that the device computes while the host does other work."""
+
+    def wait(self) -> None:
+        """Waits until the device has finished; on any thread, also twice. Its errors are raised again by `fetch`."""
+
+    def fetch(self) -> Sequence[Any]:
+        """Returns one result per item, in order; on the device's thread."""
+
+
 class Handler(ModelHandler):
     """A model that the host runs; if it is concurrent, `run` only waits for isolated calls (experts.host.isolation)."""
 
@@ -121,6 +134,13 @@ class Handler(ModelHandler):
 
         All items have the same batch key. If it raises, the items are run again one by one.
         """
+
+    def launch(self, items: Sequence[Any], call: Call) -> LaunchedBatch:
+        """Queues a batch on the device and returns without its results; otherwise as `run`.
+
+        The device computes batches one after the other; at most two are queued.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is declared asynchronous and has no launch")
 
 
 class RemoteHandler(ModelHandler):

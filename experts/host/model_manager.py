@@ -382,7 +382,7 @@ class Models:
         for model in self._models.values():
             model.end_process()
         for batcher in self._batchers.values():
-            batcher.thread.close()
+            batcher.close()
 
     def _loaded_snapshot(self) -> tuple[frozenset[str], str]:
         changes, loaded, ids = self._loaded

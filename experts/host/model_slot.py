@@ -132,7 +132,7 @@ class ModelSlot:
         """Frees its memory; no call may be using it."""
         holder, self._outcome = [self._outcome], None
         self._manager.notify_change()
-        await self.batcher.thread.run(_close, holder)
+        await self.batcher.thread.run(_close, self.batcher, holder)
 
     def end_process(self) -> None:
         """Ends the model's own process, if it has one, when the expert shuts down."""
@@ -233,8 +233,9 @@ class _Use(AbstractAsyncContextManager[LoadedModel]):
         self._slot.release()
 
 
-def _close(holder: "list[LoadedModel | LoadFailure | None]") -> None:
+def _close(batcher: Batcher, holder: "list[LoadedModel | LoadFailure | None]") -> None:
     """Closes the model on its own thread, and drops the last reference to it there."""
+    batcher.drain()  # a batch whose callers have left may still be on the device
     loaded = holder.pop()
     if isinstance(loaded, LoadedModel):
         try:

@@ -15,8 +15,10 @@ from experts.host.batch_composer import BatchComposer, QueuedCall
 from experts.host.batcher import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS, BatchedResult, Batcher
 from experts.host.handler import Batching, Call, Handler
 from experts.host.loaded_model import LoadedModel
+from experts.host.metering import Meter, Pool
 from experts.host.threads import ThreadSafeFuture
 from services.common.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded
+from tests.support.clock import Clock
 
 ErrorOf = Callable[[Sequence[Any]], BaseException | None]
 
@@ -57,18 +59,87 @@ class Model(Handler):
         self.entered.clear()
 
 
+class Device:
+    """A batch on an asynchronous device, which finishes when it is released."""
+
+    def __init__(self, model: "AsynchronousModel", items: Sequence[Any]) -> None:
+        self.released = threading.Event()
+        self._model, self._items = model, items
+
+    def wait(self) -> None:
+        assert self.released.wait(5)
+
+    def fetch(self) -> Sequence[Any]:
+        assert self.released.is_set()
+        self._model.steps.append(("fetch", list(self._items)))
+        if error := self._model.fetch_error_of(self._items):
+            raise error
+        return [item.upper() for item in self._items]
+
+
+class AsynchronousModel(Model):
+    """Records the order in which its batches are launched and fetched."""
+
+    asynchronous = True
+
+    def __init__(self, error_of: ErrorOf = lambda items: None, fetch_error_of: ErrorOf = lambda items: None) -> None:
+        super().__init__(error_of)
+        self.fetch_error_of = fetch_error_of
+        self.steps: list[tuple[str, list[Any]]] = []
+        self.launched: list[Device] = []
+
+    def launch(self, items: Sequence[Any], call: Call) -> Device:
+        self.steps.append(("launch", list(items)))
+        self.calls.append(call)
+        if error := self._error_of(items):
+            raise error
+        self.launched.append(Device(self, items))
+        return self.launched[-1]
+
+    def release_all(self) -> None:
+        """Lets all batches finish, and those that are launched later."""
+        for device in self.launched:
+            device.released.set()
+        self.launch_held, self.launch = self.launch, self._launch_released  # type: ignore[method-assign]
+
+    def _launch_released(self, items: Sequence[Any], call: Call) -> Device:
+        device = self.launch_held(items, call)
+        device.released.set()
+        return device
+
+
 class Callers:
     """Calls of one model, by their items."""
 
     def __init__(self, batcher: Batcher, stack: ExitStack) -> None:
         self.batcher = batcher
         self.calls: dict[str, ActiveCall] = {}
+        """By item."""
         self._stack, self._all = stack, ActiveCalls()
 
     def submit(self, model: LoadedModel, item: str, *, deadline: float = inf) -> "asyncio.Task[BatchedResult]":
         self.calls[item] = call = self._stack.enter_context(self._all.track("default", "", deadline=deadline))
         self._stack.enter_context(self.batcher.admit())
         return asyncio.create_task(self._result(model, item, call))
+
+    async def submit_together(self, model: LoadedModel, *items: str) -> "list[asyncio.Task[BatchedResult]]":
+        """Submits items while the thread is occupied, and waits until it has taken what it may."""
+        gate = threading.Event()
+
+        def occupy() -> None:
+            gate.wait(5)
+
+        self.batcher.thread.post(occupy)
+        tasks = [self.submit(model, item) for item in items]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gate.set()
+        await self.thread_is_idle()
+        return tasks
+
+    async def thread_is_idle(self) -> None:
+        """Waits until the thread has run all jobs that are queued now."""
+        await self.batcher.thread.run(lambda: None)
 
     async def _result(self, model: LoadedModel, item: str, call: ActiveCall) -> BatchedResult:
         future = ThreadSafeFuture[BatchedResult]()
@@ -94,7 +165,7 @@ def batcher(evictions: list[str]) -> Iterator[Batcher]:
     batcher = Batcher("m", limit=20, composer=BatchComposer(background_seconds=0.05))
     batcher.free_memory = free_memory
     yield batcher
-    batcher.thread.close()
+    batcher.close()
 
 
 @pytest.fixture
@@ -293,3 +364,142 @@ async def test_busy_since_is_set_only_while_a_batch_runs(callers: Callers) -> No
     model.gates[1].set()
     await asyncio.gather(*tasks)
     assert callers.batcher.busy_since is None
+
+
+async def test_as_large_a_batch_is_launched_before_the_last_one_is_fetched(callers: Callers) -> None:
+    model = AsynchronousModel()
+    loaded = LoadedModel(model)
+    tasks = await callers.submit_together(loaded, "a", "b")
+    tasks += await callers.submit_together(loaded, "c", "d")
+    assert model.steps == [("launch", ["a", "b"]), ("launch", ["c", "d"])]
+    assert callers.batcher.running == 4
+    model.release_all()
+    assert raws(await asyncio.gather(*tasks)) == ["A", "B", "C", "D"]
+    assert model.steps[2:] == [("fetch", ["a", "b"]), ("fetch", ["c", "d"])]
+    assert callers.batcher.running == 0
+
+
+async def test_smaller_batch_is_launched_when_the_device_has_finished_and_before_the_fetch(callers: Callers) -> None:
+    model = AsynchronousModel()
+    loaded = LoadedModel(model)
+    tasks = await callers.submit_together(loaded, "a", "b")
+    tasks += await callers.submit_together(loaded, "c")
+    assert model.steps == [("launch", ["a", "b"])]
+    model.release_all()
+    await asyncio.gather(*tasks)
+    assert model.steps[1:] == [("launch", ["c"]), ("fetch", ["a", "b"]), ("fetch", ["c"])]
+
+
+async def test_at_most_two_batches_are_on_the_device(callers: Callers) -> None:
+    model = AsynchronousModel()
+    loaded = LoadedModel(model)
+    tasks = [task for item in "abcd" for task in await callers.submit_together(loaded, item)]
+    assert model.steps == [("launch", ["a"]), ("launch", ["b"])]
+    model.release_all()
+    assert raws(await asyncio.gather(*tasks)) == ["A", "B", "C", "D"]
+    assert model.steps[2:4] == [("launch", ["c", "d"]), ("fetch", ["a"])]
+
+
+async def test_calls_of_other_batch_keys_follow_when_nothing_is_on_the_device(callers: Callers) -> None:
+    model, other = AsynchronousModel(), Model()
+    loaded, other_loaded = LoadedModel(model), LoadedModel(other)
+    tasks = await callers.submit_together(loaded, "a", "b", "c")
+    tasks += await callers.submit_together(other_loaded, "x")
+    tasks += await callers.submit_together(loaded, "d")
+    model.release_all()
+    assert raws(await asyncio.gather(*tasks)) == ["A", "B", "C", "X", "D"]
+    assert other.batches == [["x"]]
+
+
+@pytest.mark.parametrize("step", ["launch", "fetch"])
+async def test_error_of_a_launched_batch_fails_only_the_call_that_causes_it(callers: Callers, step: str) -> None:
+    def error_of(items: Sequence[Any]) -> Exception | None:
+        return ValueError("bad") if "poison" in items else None
+
+    model = AsynchronousModel(**{"error_of" if step == "launch" else "fetch_error_of": error_of})
+    loaded = LoadedModel(model)
+    tasks = await callers.submit_together(loaded, "a")
+    tasks += await callers.submit_together(loaded, "b", "poison")
+    tasks += await callers.submit_together(loaded, "c")
+    model.release_all()
+    assert raws(await asyncio.gather(*tasks, return_exceptions=True)) == ["A", "B", ValueError, "C"]
+    assert callers.batcher.running == 0
+    assert callers.batcher.busy_since is None
+
+
+@pytest.mark.parametrize("step", ["launch", "fetch"])
+async def test_launched_batch_that_runs_out_of_memory_is_halved(
+    callers: Callers, evictions: list[str], step: str
+) -> None:
+    def error_of(items: Sequence[Any]) -> BaseException | None:
+        return MemoryError() if len(items) > 2 else None
+
+    model = AsynchronousModel(**{"error_of" if step == "launch" else "fetch_error_of": error_of})
+    model.release_all()
+    tasks = await callers.submit_together(LoadedModel(model), "a", "b", "c", "d")
+    assert raws(await asyncio.gather(*tasks)) == ["A", "B", "C", "D"]
+    launches = [items for name, items in model.steps if name == "launch"]
+    assert launches == [["a", "b", "c", "d"], ["a", "b"], ["c", "d"]]
+    assert evictions == ["freed"]
+
+
+async def test_launched_batch_is_cancelled_when_its_callers_have_left(callers: Callers) -> None:
+    model = AsynchronousModel()
+    loaded = LoadedModel(model)
+    tasks = await callers.submit_together(loaded, "a")
+    callers.calls["a"].end()
+    tasks[0].cancel()
+    assert model.calls[0].cancelled
+    tasks += await callers.submit_together(loaded, "b")
+    model.release_all()
+    assert (await tasks[1]).raw == "B"
+
+
+async def test_busy_since_is_the_start_of_the_batch_that_the_device_computes(callers: Callers) -> None:
+    model = AsynchronousModel()
+    loaded = LoadedModel(model)
+    tasks = await callers.submit_together(loaded, "a")
+    first = callers.batcher.busy_since
+    tasks += await callers.submit_together(loaded, "b")
+    assert first is not None
+    assert callers.batcher.busy_since == first
+    model.launched[0].released.set()
+    await tasks[0]
+    second = callers.batcher.busy_since
+    assert second is not None
+    assert second > first
+    model.release_all()
+    await asyncio.gather(*tasks)
+    assert callers.batcher.busy_since is None
+
+
+async def test_batches_on_a_device_together_use_no_more_than_elapsed(callers: Callers) -> None:
+    clock, model = Clock(), AsynchronousModel()
+    loaded = LoadedModel(model, Pool("gpu", Meter(clock)))
+    tasks = await callers.submit_together(loaded, "a")
+    clock.now = 2.0
+    tasks += await callers.submit_together(loaded, "b")
+    clock.now = 6.0
+    model.launched[0].released.set()
+    await tasks[0]
+    clock.now = 7.0
+    model.release_all()
+    await tasks[1]
+    assert callers.calls["a"].used["gpu"] == 4.0
+    assert callers.calls["b"].used["gpu"] == 3.0
+
+
+async def test_closed_batcher_delivers_what_is_launched(callers: Callers) -> None:
+    model = AsynchronousModel()
+    tasks = await callers.submit_together(LoadedModel(model), "a")
+    tasks += await callers.submit_together(LoadedModel(model), "b")
+    callers.batcher.close()
+    model.release_all()
+    assert raws(await asyncio.gather(*tasks)) == ["A", "B"]
+
+
+async def test_asynchronous_model_without_launch_fails_its_calls(callers: Callers) -> None:
+    model = Model()
+    model.asynchronous = True
+    with pytest.raises(NotImplementedError, match="Model is declared asynchronous"):
+        await callers.submit(LoadedModel(model), "a")
