@@ -5,7 +5,6 @@ import threading
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline, use_commit
 from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
 from experts.diffusion.image_size import Size, read_size
 from experts.diffusion.text_to_image import crop_centre
@@ -13,6 +12,7 @@ from experts.host import load_context
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import derive_name, open_image
 from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.pipelines import fetch_pipeline, load_pipeline
 from services.common.errors import FailedPrecondition
 
 
@@ -37,7 +37,7 @@ def map_text_to_image(model_id: str, device: str) -> Handler:
     """Loads a ControlNet for any of the eight kinds of map; its card states which kind it supports."""
     from diffusers import AutoPipelineForText2Image, ControlNetModel
 
-    checkpoint = fetch_checkpoint(model_id, device)
+    checkpoint = fetch_pipeline(model_id, device)
     if (checkpoint.folder / "model_index.json").is_file():
         return ControlNetTextToImage(checkpoint, load_pipeline(checkpoint, AutoPipelineForText2Image))
     base_checkpoint = _fetch_base(checkpoint, device)
@@ -89,8 +89,8 @@ def _fetch_base(checkpoint: Checkpoint, device: str) -> Checkpoint:
             remedy="choose a ControlNet for Stable Diffusion 1.5 or XL, or save it as a complete pipeline",
         )
     base = BASE_MODELS[width]
-    with use_commit(base.commit):
-        return fetch_checkpoint(base.model_id, device)
+    with load_context.use_revision(base.commit):
+        return fetch_pipeline(base.model_id, device)
 
 
 def _load_base(checkpoint: Checkpoint) -> Any:

@@ -1,18 +1,16 @@
-"""Handler base class of diffusers pipelines: one picture per call, seeded, cancellable between steps."""
+"""Handler base class of diffusers pipelines that generate one picture per call."""
 
-import inspect
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.diffusion.image_size import ModelResolution
-from experts.host.handler import UNBATCHED, Call, Inputs, Outputs, Parameters
+from experts.host.handler import Call, Inputs, Outputs, Parameters
 from experts.host.input_validation import parameter_port
 from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import inference_context
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.pipelines import PipelineHandler, PipelineItem
 from services.common.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:
@@ -27,14 +25,9 @@ _OPTIONAL_PARAMETERS = ("negative_prompt", "guidance_scale", "strength")
 
 
 @dataclass(frozen=True)
-class GenerationItem:
+class GenerationItem(PipelineItem):
     """One call's arguments for the pipeline, with seed, file name and postprocessing."""
 
-    arguments: Mapping[str, Any]
-    """Keyword arguments of the pipeline, without the generator and the step callback."""
-    seed: int
-    name: str
-    """Name of the output file."""
     postprocess: "Callable[[Image], Image]" = lambda picture: picture
     """Applied to the generated picture, such as cropping it to the requested size."""
 
@@ -49,24 +42,40 @@ class GeneratedPicture:
     item: GenerationItem
 
 
-class DiffusionHandler(TorchHandler):
-    """Runs a diffusers pipeline; subclasses build its arguments in prepare."""
-
-    batching = UNBATCHED
+class DiffusionHandler(PipelineHandler):
+    """Generates a picture per item with a diffusers pipeline; subclasses build its arguments in prepare."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any) -> None:
         super().__init__(checkpoint, model)
         self.resolution = ModelResolution.from_pipeline(model)
-        self._pipeline_parameters = inspect.signature(type(model).__call__).parameters
+        self.set_batch_limits(default_cost=self.resolution.side**2 * self._default_steps())
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
         raise NotImplementedError
 
     def cost(self, item: GenerationItem) -> float:
-        return float(item.arguments["num_inference_steps"])
+        """Returns the pixels of the picture times the number of steps."""
+        return float(self.count_pixels(item) * item.arguments["num_inference_steps"])
+
+    def count_pixels(self, item: GenerationItem) -> int:
+        """Returns the pixels of the generated picture."""
+        arguments = item.arguments
+        if "width" in arguments:
+            return int(arguments["width"] * arguments["height"])
+        if "image" in arguments:
+            return int(arguments["image"].width * arguments["image"].height)
+        return self.resolution.side**2
 
     def run(self, items: Sequence[GenerationItem], call: Call) -> list[GeneratedPicture]:
-        return [picture for item in items if (picture := self._generate(item, call))]
+        """Returns a picture per item, or an empty list if the call is cancelled."""
+        output = self.generate(items, call)
+        if output is None:
+            return []
+        blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(items)
+        return [
+            GeneratedPicture(pixels, bool(is_blocked), item)
+            for pixels, is_blocked, item in zip(output.images, blocked, items, strict=True)
+        ]
 
     def finish(self, raw: GeneratedPicture) -> Outputs:
         from diffusers.image_processor import VaeImageProcessor
@@ -97,55 +106,11 @@ class DiffusionHandler(TorchHandler):
                 remedy=f"omit {missing}, or choose another model",
                 port=parameter_port(missing),
             )
-        steps = parameters.get("num_inference_steps") or min(
-            self.default_value("num_inference_steps"), MAX_DEFAULT_STEPS
-        )
+        steps = parameters.get("num_inference_steps") or self._default_steps()
         return {"prompt": prompt, "num_inference_steps": steps, **requested, **extra}
 
-    def default_value(self, name: str) -> Any:
-        """Returns the pipeline's default of a parameter."""
-        return self._pipeline_parameters[name].default
-
-    def _generate(self, item: GenerationItem, call: Call) -> GeneratedPicture | None:
-        """Returns the picture, or None if the call is cancelled."""
-        import torch
-
-        if call.cancelled:
-            return None
-        generator = torch.Generator().manual_seed(item.seed)  # on the CPU, so that all devices get the same numbers
-        try:
-            with inference_context(self.model_id):
-                output = self.model(
-                    **item.arguments, generator=generator, output_type="np", **self._step_callback(item, call)
-                )
-        except _CallCancelledError:
-            return None
-        return GeneratedPicture(
-            output.images[0], bool((getattr(output, "nsfw_content_detected", None) or [False])[0]), item
-        )
-
-    def _step_callback(self, item: GenerationItem, call: Call) -> dict[str, Any]:
-        def report_step(step: int) -> None:
-            if call.cancelled:
-                raise _CallCancelledError
-            total = getattr(self.model, "num_timesteps", None) or item.arguments["num_inference_steps"]
-            call.progress(min(1.0, (step + 1) / total), f"step {step + 1} of {total}")
-
-        def on_step_end(_pipeline: Any, step: int, _time: Any, tensors: dict[str, Any]) -> dict[str, Any]:
-            report_step(step)
-            return tensors
-
-        if "callback_on_step_end" in self._pipeline_parameters:
-            return {"callback_on_step_end": on_step_end}
-        return (
-            {"callback": lambda step, _time, _latents: report_step(step)}
-            if "callback" in self._pipeline_parameters
-            else {}
-        )
-
-
-class _CallCancelledError(Exception):
-    """Raised in the step callback to stop the pipeline of a cancelled call."""
+    def _default_steps(self) -> int:
+        return min(int(self.default_value("num_inference_steps")), MAX_DEFAULT_STEPS)
 
 
 def read_prompt(inputs: Inputs, port: str) -> str:

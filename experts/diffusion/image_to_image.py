@@ -2,13 +2,13 @@
 
 import json
 
-from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
 from experts.diffusion.image_size import Size
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.input_validation import parameter_port
 from experts.host.media import derive_name, open_image
 from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.pipelines import fetch_pipeline, load_pipeline
 from services.common.errors import InvalidRequest
 
 _MIN_IMAGE_GUIDANCE, _IMAGE_GUIDANCE_RANGE = 1.0, 2.0
@@ -19,7 +19,7 @@ def image_to_image(model_id: str, device: str) -> Handler:
     """Loads an editor that follows instructions, or any pipeline that starts from a picture."""
     import diffusers
 
-    checkpoint = fetch_checkpoint(model_id, device)
+    checkpoint = fetch_pipeline(model_id, device)
     name = _pipeline_name(checkpoint)
     if "InstructPix2Pix" in name:
         return InstructionEditor(checkpoint, load_pipeline(checkpoint, getattr(diffusers, name)))

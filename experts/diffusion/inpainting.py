@@ -3,11 +3,11 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
 from experts.diffusion.image_size import Size, read_size
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import derive_name, open_image
+from experts.torch_host.pipelines import fetch_pipeline, load_pipeline
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def inpainting(model_id: str, device: str) -> Handler:
     """Loads any pipeline that inpaints by mask."""
     from diffusers import AutoPipelineForInpainting
 
-    checkpoint = fetch_checkpoint(model_id, device)
+    checkpoint = fetch_pipeline(model_id, device)
     return InpaintingHandler(checkpoint, load_pipeline(checkpoint, AutoPipelineForInpainting))
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem
 from experts.diffusion.image_size import MAX_PIXELS
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
@@ -14,6 +13,7 @@ from experts.host.input_validation import parameter_port
 from experts.host.media import derive_name, open_image, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
+from experts.torch_host.pipelines import fetch_pipeline, load_pipeline
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest, ModelFailed
 
@@ -33,7 +33,7 @@ _SEED = 0
 
 def image_super_resolution(model_id: str, device: str) -> Handler:
     """Loads the upscaler of diffusers, or a Swin2SR of transformers."""
-    checkpoint = fetch_checkpoint(model_id, device)
+    checkpoint = fetch_pipeline(model_id, device)
     if (checkpoint.folder / "model_index.json").is_file():
         from diffusers import StableDiffusionUpscalePipeline
 
@@ -54,6 +54,9 @@ class DiffusionUpscaler(DiffusionHandler):
         arguments = self.build_arguments({}, "", image=picture.resize(model_size), guidance_scale=1.0)
         size = _scale_size(picture, _read_scale(parameters, _DIFFUSION_FACTOR, self.model_id))
         return GenerationItem(arguments, _SEED, derive_name(media, "enlarged", "png"), partial(_resize, size=size))
+
+    def count_pixels(self, item: GenerationItem) -> int:
+        return super().count_pixels(item) * _DIFFUSION_FACTOR**2
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from experts.diffusion.checkpoints import fetch_checkpoint, load_pipeline
 from experts.diffusion.generation import DiffusionHandler, GenerationItem, choose_seed, read_prompt
 from experts.diffusion.image_size import Size, read_size
 from experts.host.handler import Handler, Inputs, Parameters
+from experts.torch_host.pipelines import fetch_pipeline, load_pipeline
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -16,7 +16,7 @@ def text_to_image(model_id: str, device: str) -> Handler:
     """Loads any pipeline that generates pictures from text."""
     from diffusers import AutoPipelineForText2Image
 
-    checkpoint = fetch_checkpoint(model_id, device)
+    checkpoint = fetch_pipeline(model_id, device)
     return TextToImage(checkpoint, load_pipeline(checkpoint, AutoPipelineForText2Image))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 def _ignore_progress(_fraction: float, _message: str) -> None:
@@ -51,3 +51,10 @@ def use(context: LoadContext) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def use_revision(revision: str) -> Iterator[None]:
+    """Sets the revision for a second model that the model being loaded depends on; empty allows any revision."""
+    with use(replace(current(), revision=revision)):
+        yield

@@ -3,21 +3,26 @@
 import inspect
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.input_validation import parameter_port
 from experts.host.media import derive_name, open_image
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import inference_context
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.pipelines import PipelineHandler, PipelineItem, fetch_pipeline, load_pipeline
 from experts.video.frames import encode_video
 from services.common.errors import FailedPrecondition, InvalidRequest, ModelFailed
 
 _DEFAULT_RATE = 8.0
-_RATES: Mapping[str, float] = {"Wan": 16.0, "LTX": 24.0, "Hunyuan": 24.0, "StableVideoDiffusion": 7.0, "Cog": 8.0}
+_RATES: Mapping[str, float] = {
+    "Wan": 16.0,
+    "LTX": 24.0,
+    "Hunyuan": 24.0,
+    "StableVideoDiffusion": 7.0,
+    "Cog": 8.0,
+    "I2VGenXL": 16.0,
+}
 """Frames per second by the start of the pipeline's name; most models were trained with 8."""
 _SEED_LIMIT = 2**53
 _MAX_PROMPT_CHARACTERS = 5_000
@@ -38,27 +43,16 @@ def image_to_video(model_id: str, device: str) -> Handler:
     return VideoGenerator(*_load(model_id, device, "image"))
 
 
-@dataclass(frozen=True)
-class GenerationItem:
-    """Pipeline options of one call, with seed and file name."""
-
-    options: Mapping[str, Any]
-    seed: int
-    name: str
-
-
-class VideoGenerator(TorchHandler):
+class VideoGenerator(PipelineHandler):
     """Generates videos with a diffusers pipeline."""
-
-    batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, pipeline: Any) -> None:
         super().__init__(checkpoint, pipeline)
-        self._pipeline_parameters = inspect.signature(type(pipeline).__call__).parameters
         kind = type(pipeline).__name__
         self._rate = next((rate for name, rate in _RATES.items() if kind.startswith(name)), _DEFAULT_RATE)
+        self.set_batch_limits(default_cost=self.cost(PipelineItem({}, 0, "")))
 
-    def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> PipelineItem:
         options = {name: parameters[name] for name in _OPTIONS if parameters.get(name) is not None}
         unknown = options.keys() - self._pipeline_parameters.keys()
         if unknown:
@@ -82,19 +76,23 @@ class VideoGenerator(TorchHandler):
         if "prompt" in self._pipeline_parameters:
             options["prompt"] = self._prompt(inputs)
         seed = parameters.get("seed")
-        return GenerationItem(options, secrets.randbelow(_SEED_LIMIT) if seed is None else int(seed), name)
+        return PipelineItem(options, secrets.randbelow(_SEED_LIMIT) if seed is None else int(seed), name)
 
-    def cost(self, item: GenerationItem) -> float:
-        return float(item.options.get("num_frames", 1))
+    def cost(self, item: PipelineItem) -> float:
+        """Returns the frames of the video times the number of steps; all videos of a model have about the same area."""
+        frames = item.arguments.get("num_frames") or self._default_frames()
+        return float(frames * (item.arguments.get("num_inference_steps") or self.default_value("num_inference_steps")))
 
-    def run(self, items: Sequence[GenerationItem], call: Call) -> list[tuple[Any, str]]:
-        generated = []
-        for item in items:
-            try:
-                generated.append((self._generate(item, call), item.name))
-            except CallCancelledError:
-                return []
-        return generated
+    def run(self, items: Sequence[PipelineItem], call: Call) -> list[tuple[Any, str]]:
+        """Returns the frames of each video, as an array of floats, with its name; an empty list if it is cancelled."""
+        import numpy as np
+
+        output = self.generate(items, call)
+        if output is None:
+            return []
+        return [
+            (np.asarray(frames, dtype=np.float32), item.name) for frames, item in zip(output.frames, items, strict=True)
+        ]
 
     def finish(self, raw: tuple[Any, str]) -> Outputs:
         import numpy as np
@@ -103,19 +101,6 @@ class VideoGenerator(TorchHandler):
         if not np.isfinite(frames).all():
             raise ModelFailed("the model made pictures that are not finite", remedy="try another seed or another model")
         return {"video": encode_video((frames.clip(0, 1) * 255).round().astype(np.uint8), self._rate, name)}
-
-    def _generate(self, item: GenerationItem, call: Call) -> Any:
-        """Returns the frames as an array of floats."""
-        import numpy as np
-        import torch
-
-        self.model.progress_bar = ProgressBar.for_call(call)
-        arguments = {"generator": torch.Generator().manual_seed(item.seed), "output_type": "np", **item.options}
-        with inference_context(self.model_id):
-            frames = self.model(
-                **{name: value for name, value in arguments.items() if name in self._pipeline_parameters}
-            ).frames[0]
-        return np.asarray(frames, dtype=np.float32)
 
     def _prompt(self, inputs: Inputs) -> str:
         text = str(inputs.get("text", "")).strip()
@@ -141,53 +126,15 @@ class VideoGenerator(TorchHandler):
         sides = {"height": math.sqrt(area / ratio), "width": math.sqrt(area * ratio)}
         return {name: max(grid, round(length / grid) * grid) for name, length in sides.items()}
 
-
-class CallCancelledError(Exception):
-    """Raised when the call is cancelled."""
-
-
-@dataclass
-class ProgressBar:
-    """Replaces a pipeline's progress bar, to report steps and to cancel: few pipelines have a step callback."""
-
-    call: Call
-    total: int
-    items: Iterable[Any] = ()
-    done: int = 0
-
-    @classmethod
-    def for_call(cls, call: Call) -> "Callable[..., ProgressBar]":
-        """Returns a factory of progress bars for one call."""
-
-        def bar(iterable: Any = None, total: int | None = None) -> ProgressBar:
-            items = list(iterable) if iterable is not None else []
-            return cls(call, total or len(items) or 1, items)
-
-        return bar
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __iter__(self) -> Iterator[Any]:
-        for item in self.items:
-            yield item
-            self.update()
-
-    def update(self, count: int = 1) -> None:
-        self.done += count
-        self.call.progress(min(1.0, self.done / self.total), f"step {self.done} of {self.total}")
-        if self.call.cancelled:
-            raise CallCancelledError
+    def _default_frames(self) -> int:
+        return int(self.default_value("num_frames") or self.model.unet.config.num_frames)
 
 
 def _load(model_id: str, device: str, required: str) -> tuple[Checkpoint, Any]:
     from diffusers import DiffusionPipeline
 
-    checkpoint = Checkpoint.fetch(model_id, device)
-    pipeline = checkpoint.pipeline(DiffusionPipeline)
+    checkpoint = fetch_pipeline(model_id, device)
+    pipeline = load_pipeline(checkpoint, DiffusionPipeline)
     if required not in inspect.signature(type(pipeline).__call__).parameters:
         raise FailedPrecondition(
             f"{model_id} is a {type(pipeline).__name__}, which has no input {required}",

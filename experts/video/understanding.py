@@ -15,6 +15,8 @@ from services.common.errors import FailedPrecondition
 
 _DEFAULT_FRAMES = 16
 _DEFAULT_TOKENS = 50
+_VIDEO_DIMENSIONS = 5
+"""Batch, frames, channels, height and width."""
 
 
 def video_classification(model_id: str, device: str) -> Handler:
@@ -93,7 +95,9 @@ class VideoCaptioner(TorchHandler):
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Clip:
         frames = sample_frames(inputs["video"], self._frames)
-        return Clip(self._image_processor(frames, return_tensors="pt")["pixel_values"].unsqueeze(0), parameters)
+        pixels = self._image_processor(frames, return_tensors="pt")["pixel_values"]
+        is_video_processor = pixels.ndim == _VIDEO_DIMENSIONS  # such as VideoMAE's; others process single pictures
+        return Clip(pixels if is_video_processor else pixels.unsqueeze(0), parameters)
 
     def cost(self, item: Clip) -> float:
         return float(item.pixels.shape[1])

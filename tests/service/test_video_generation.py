@@ -2,15 +2,19 @@
 
 import asyncio
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from experts.host.handler import Media
+from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.pipelines import CallCancelledError, ProgressBar
 from experts.video.frames import encode_video
-from experts.video.generation import CallCancelledError, ProgressBar
+from experts.video.generation import VideoGenerator
 from services.common.errors import InvalidRequest
 from tests.tiny import TinyModels
 from tests.tiny.reference_video import generate_from_image, generate_from_text
@@ -104,6 +108,18 @@ async def test_tiny_picture_is_animated(tiny_models: TinyModels, side: int) -> N
     assert "does not move" in error.message
 
 
+def test_i2vgen_video_plays_at_the_rate_that_the_model_was_conditioned_on() -> None:
+    class I2VGenXLPipeline:
+        def __call__(
+            self, image: Any, target_fps: int = 16, num_frames: int = 16, num_inference_steps: int = 50
+        ) -> Any:
+            raise NotImplementedError
+
+    checkpoint = Checkpoint("ali-vilab/i2vgen-xl", Path(), "", torch.device("cpu"), torch.float32)
+    outputs = VideoGenerator(checkpoint, I2VGenXLPipeline()).finish((np.zeros((2, 16, 16, 3), np.float32), "video"))
+    assert decode_frames(outputs["video"])[1] == 16.0
+
+
 def test_progress_bar_raises_for_a_cancelled_call() -> None:
     class CancelledCall:
         cancelled = True
@@ -111,5 +127,5 @@ def test_progress_bar_raises_for_a_cancelled_call() -> None:
         def progress(self, fraction: float, message: str = "") -> None:
             assert fraction == 0.5
 
-    with pytest.raises(CallCancelledError), ProgressBar.for_call(CancelledCall())(total=2) as bar:
+    with pytest.raises(CallCancelledError), ProgressBar(CancelledCall(), total=2) as bar:
         bar.update()

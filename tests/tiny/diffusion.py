@@ -72,12 +72,14 @@ def _make_text_encoder(text: int) -> tuple[Any, Any]:
     return tokenizer, CLIPTextModel(config)
 
 
-def _pipeline_parts(channels: int = 4, vae_blocks: int = 4, text: int = _TEXT, **unet: Any) -> dict[str, Any]:
+def _pipeline_parts(
+    channels: int = 4, vae_blocks: int = 4, text: int = _TEXT, unet_text: int = 0, **unet: Any
+) -> dict[str, Any]:
     from diffusers import DDIMScheduler
 
     tokenizer, text_encoder = _make_text_encoder(text)
     return {
-        "unet": _make_unet(channels, text, **unet),
+        "unet": _make_unet(channels, unet_text or text, **unet),
         "vae": _make_vae(vae_blocks),
         "tokenizer": tokenizer,
         "text_encoder": text_encoder,
@@ -94,13 +96,41 @@ def _save_pipeline(pipeline_class: str, folder: Path, **options: Any) -> None:
     extra = {"safety_checker": None, "feature_extractor": None} | (
         {"requires_safety_checker": False} if has_safety_checker else {}
     )
-    getattr(diffusers, pipeline_class)(
-        **_pipeline_parts(**options.pop("parts", {})), **extra, **options
-    ).save_pretrained(folder)
+    parts = _pipeline_parts(**options.pop("parts", {})) | options.pop("overrides", {})
+    getattr(diffusers, pipeline_class)(**parts, **extra, **options).save_pretrained(folder)
 
 
 def build_stable_diffusion(folder: Path) -> None:
     _save_pipeline("StableDiffusionPipeline", folder)
+
+
+def build_latent_consistency_model(folder: Path) -> None:
+    """Builds a pipeline whose scheduler draws noise at each step."""
+    from diffusers import LCMScheduler
+
+    scheduler = LCMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
+    _save_pipeline(
+        "LatentConsistencyModelPipeline", folder, parts={"time_cond_proj_dim": 8}, overrides={"scheduler": scheduler}
+    )
+
+
+def build_stable_diffusion_xl(folder: Path) -> None:
+    import torch
+    from diffusers import StableDiffusionXLPipeline
+    from transformers import CLIPTextConfig, CLIPTextModelWithProjection
+
+    conditions: Mapping[str, Any] = {
+        "addition_embed_type": "text_time",
+        "addition_time_embed_dim": 8,
+        "projection_class_embeddings_input_dim": 6 * 8 + _TEXT,
+    }
+    parts = _pipeline_parts(text=_TEXT, unet_text=2 * _TEXT, **conditions)
+    torch.manual_seed(0)
+    config = CLIPTextConfig(**{**parts["text_encoder"].config.to_dict(), "projection_dim": _TEXT})
+    pipeline: Any = StableDiffusionXLPipeline(
+        **parts, tokenizer_2=parts["tokenizer"], text_encoder_2=CLIPTextModelWithProjection(config)
+    )
+    pipeline.save_pretrained(folder)
 
 
 def build_inpainter(folder: Path) -> None:
@@ -265,6 +295,8 @@ def build_nothing(_folder: Path) -> None:
 
 MODELS: Mapping[str, TinyModel] = {
     "tiny/sd": TinyModel(("text-to-image", "image-to-image", "inpainting"), build_stable_diffusion),
+    "tiny/lcm": TinyModel(("text-to-image",), build_latent_consistency_model),
+    "tiny/sdxl": TinyModel(("text-to-image",), build_stable_diffusion_xl),
     "tiny/inpainter": TinyModel(("inpainting",), build_inpainter),
     "tiny/editor": TinyModel(("image-to-image",), build_editor),
     "tiny/upscaler": TinyModel(("image-super-resolution",), build_upscaler),

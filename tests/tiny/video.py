@@ -56,15 +56,15 @@ def build_git(folder: Path) -> None:
     import torch
     from transformers import (
         BertTokenizer,
-        CLIPImageProcessorPil,
         GitConfig,
         GitForCausalLM,
         GitProcessor,
+        VideoMAEImageProcessorPil,
     )
 
     words = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "blue", "wall", "sky")
     tokenizer = BertTokenizer(vocab={word: index for index, word in enumerate(words)}, model_max_length=24)
-    image_processor = CLIPImageProcessorPil(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+    image_processor: Any = VideoMAEImageProcessorPil(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
     GitProcessor(image_processor, tokenizer).save_pretrained(folder)
     torch.manual_seed(0)
     sizes: Any = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -81,7 +81,7 @@ def build_git(folder: Path) -> None:
         eos_token_id=3,
     )
     frames = [[solid_frame(RED, 32, 32)] * _FRAMES, [solid_frame(BLUE, 32, 32)] * _FRAMES]
-    pixels = torch.stack([image_processor(clip, return_tensors="pt")["pixel_values"] for clip in frames])
+    pixels = image_processor(frames, return_tensors="pt")["pixel_values"]
     ids = tokenizer([CAPTION, "a blue sky"], return_tensors="pt")["input_ids"]
     model = GitForCausalLM(config)
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experts.diffusion.checkpoints import use_commit
 from experts.diffusion.maps.map_handler import MapHandler
+from experts.host import load_context
 from experts.host.handler import Handler
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import move_to_device
@@ -38,7 +38,7 @@ def openpose_control(model_id: str, device: str) -> Handler:
     from transformers import AutoImageProcessor, AutoModelForObjectDetection, VitPoseForPoseEstimation
 
     checkpoint = Checkpoint.fetch(model_id, device)
-    with use_commit(""):
+    with load_context.use_revision(""):
         detector = Checkpoint.fetch(DETECTOR, device)
     return PoseMap(
         checkpoint,
