@@ -1,7 +1,7 @@
 """Traces and access logs of requests."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,14 @@ async def test_invalid_traceparent_starts_a_new_trace(gateway: GatewayUnderTest,
     assert (await one(traces, "GET /v1/tasks")).parent is None
 
 
+async def logged_requests(logs: Sequence[Any], count: int) -> list[Any]:
+    """Waits for the access log's lines of so many requests: a request is logged after its response was sent."""
+    async with asyncio.timeout(20):
+        while len(lines := [line for line in logs if line["event"] == "request"]) < count:  # noqa: ASYNC110  # a log has no event to wait for
+            await asyncio.sleep(0)
+    return lines
+
+
 async def test_grpc_access_log_has_code_and_run_id(gateway: GatewayUnderTest) -> None:
     with capture_logs() as logs:
         async for _ in gateway.grpc.CreateRun(gateway_pb2.CreateRunRequest(spec=RunSpec(request=SECRET)), timeout=5):
@@ -130,12 +138,10 @@ async def test_grpc_access_log_has_code_and_run_id(gateway: GatewayUnderTest) ->
 
 
 async def test_http_access_log_has_run_id(gateway: GatewayUnderTest) -> None:
-    def logged_calls(logs: list[Any]) -> list[Any]:
-        return [line.get("run_id") for line in logs if line["event"] == "request"]
-
     with capture_logs() as logs:
         await gateway.ask()
         await gateway.http.get("/v1/runs/run_1")
         await gateway.http.get("/v1/runs/mine")
         await gateway.http.get("/v1/tasks")
-    assert logged_calls(logs) == ["run_1", "run_1", None, None]
+        requests = await logged_requests(logs, 4)
+    assert [line.get("run_id") for line in requests] == ["run_1", "run_1", None, None]
