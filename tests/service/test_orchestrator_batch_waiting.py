@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import pytest
 
 from protos.hugginggpt.internal.v1.selector_pb2 import Endpoint
 from protos.hugginggpt.v1 import artifact_pb2, batch_pb2, expert_pb2
-from services.common.errors import Unavailable
+from services.common.errors import Unavailable, from_rpc
 from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.batches import runner, slots
 from services.orchestrator.settings import Settings
@@ -89,6 +90,18 @@ async def until_it_waits_no_more(client: OrchestratorClient, batch: batch_pb2.Ba
     return read
 
 
+async def until_task_is_not_offered(client: OrchestratorClient) -> None:
+    """Waits until the orchestrator knows that the task of PINNED is no longer offered."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.save(plan=PINNED)
+            except grpc.aio.AioRpcError as error:
+                if from_rpc(error).reason == "TASK_UNAVAILABLE":
+                    return
+                raise
+
+
 async def test_batch_waits_for_slots_that_other_batches_hold(expert: GatedExpert, settings: Settings) -> None:
     expert.hold("first")
     expert.hold("second")
@@ -163,6 +176,7 @@ async def test_batch_waits_for_interactive_runs(expert: GatedExpert, settings: S
         await until_it_waits_for(orchestrator_client, batch, slots.INTERACTIVE)
         expert.release("interactive")
         await interactive
+        await expert.wait_called("last")
         assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running > 0
         expert.release("last")
 
@@ -223,6 +237,7 @@ async def test_batch_waits_for_an_unavailable_selector(
         await until_it_waits_for(orchestrator_client, batch, "select")  # for the check of the tasks, or for an item
         peers.select = None
         peers.changed.set()
+        await expert.wait_called("note")
         assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 1
         expert.release("note")
 
@@ -236,11 +251,13 @@ async def test_batch_waits_for_a_task_that_is_not_offered(
         await expert.wait_called("note")
         peers.unavailable_tasks.add("summarization")
         peers.changed.set()
+        await until_task_is_not_offered(orchestrator_client)
         expert.release("note")
         expert.hold("note")
         await until_it_waits_for(orchestrator_client, batch, "no expert offers summarization; add an expert")
         peers.unavailable_tasks.clear()
         peers.changed.set()
+        await expert.wait_called("note")
         assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running > 0
         expert.release("note")
         batch = await orchestrator_client.ended(batch.batch_id)
@@ -280,6 +297,7 @@ async def test_batch_waits_for_a_journal_that_takes_no_writes(
             expert.release("note")
             await until_it_waits_for(orchestrator_client, batch, runner.JOURNAL_SLOW)
             expert.hold("note")
+        await expert.wait_called("note")
         assert (await until_it_waits_no_more(orchestrator_client, batch)).counts.running == 1
         expert.release("note")
         assert (await orchestrator_client.ended(batch.batch_id)).counts.completed == 3
