@@ -95,7 +95,8 @@ def _owner_first(started: Sequence[Replica]) -> Sequence[Replica]:
 
 
 def _was_lost(log: str) -> bool:
-    reasons = ("lease lost", "released: leases not renewed")
+    """Whether an owner has released its batch; PostgreSQL also ends the connection of a transaction that was paused."""
+    reasons = ("lease lost", "released: leases not renewed", "released: dependency unavailable")
     return any("batch" in line and any(reason in line for reason in reasons) for line in log.splitlines())
 
 
