@@ -145,17 +145,17 @@ async def test_answer_without_text_raises(finish: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "it says "])
 async def test_idle_timeout_applies_before_and_between_texts(text: str) -> None:
-    async with open_llm([StalledReply(text), OK], first_token_seconds=0.1) as (llm, server):
+    async with open_llm([StalledReply(text), OK], first_token_seconds=1.0) as (llm, server):
         error = await failure(llm)
         assert error.reason is LLMErrorReason.SLOW
-        assert "sent nothing for 0.1 s" in str(error)
-        await asyncio.wait_for(server.disconnects.get(), 5)
+        assert "sent nothing for 1 s" in str(error)
+        await asyncio.wait_for(server.disconnects.get(), 20)
     assert len(server.requests) == 1
 
 
 async def test_slow_tokens_pass_idle_timeout_but_end_at_deadline() -> None:
-    slow = TextReply("a b c d e f g h i j k l m n o p", tokens_per_second=20)
-    async with open_llm([slow, slow], first_token_seconds=0.4) as (llm, _):
+    slow = TextReply("a b c d e f g h i j k l m n o p", tokens_per_second=10)
+    async with open_llm([slow, slow], first_token_seconds=1.0) as (llm, _):
         assert len((await llm.complete(PROMPT)).text) == 31
         error = await failure(llm, timeout_seconds=0.2)
     assert error.reason is LLMErrorReason.SLOW
@@ -204,7 +204,7 @@ async def test_every_ended_call_releases_its_slot() -> None:
         async with LLM.open(one_slot, role="planner", clock=clock) as llm:
             for _ in faults:
                 with contextlib.suppress(LLMError):
-                    await llm.complete(PROMPT, timeout_seconds=0.2)
+                    await llm.complete(PROMPT, timeout_seconds=1.0)
                 clock.now += COOL_DOWN_SECONDS  # the circuit allows the next call, as a probe
             assert len(server.requests) == len(faults)
             while not server.arrivals.empty():
