@@ -1,4 +1,4 @@
-"""Checks of calls: valid and invalid ones, forbidden ones, short deadlines, cancellation, overload and SIGTERM."""
+"""Checks of calls: valid, invalid and forbidden ones, batches, short deadlines, cancellation, overload and SIGTERM."""
 
 import asyncio
 import json
@@ -12,10 +12,10 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from gateway.conformance import samples
-from gateway.conformance.findings import Finding, Level, ok, wrong
-from gateway.conformance.target import TENANT, Outcome, Target, failure_text, is_broken_connection
+from gateway.conformance.findings import Finding, Level, not_tried, ok, wrong
+from gateway.conformance.target import TENANT, BatchOutcome, Outcome, Target, failure_text, is_broken_connection
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_IMAGE, MODALITY_JSON, MODALITY_TEXT, Artifact, Value
-from protos.hugginggpt.v1.expert_pb2 import InferRequest, ProgressRequest
+from protos.hugginggpt.v1.expert_pb2 import InferBatchItem, InferRequest, ProgressRequest
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, ModelCard
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from services.common.artifacts import INLINE_BYTES
@@ -131,6 +131,11 @@ async def _leak(target: Target, spec: TaskSpec, card: ModelCard) -> Finding | No
         if not outcome.error or outcome.error.reason != "POLICY":
             remedy = f"FAILED_PRECONDITION/POLICY before any data is sent, {_DETAILS}"
             return wrong(f"policy of {spec.name} ({card.id})", f"{caller}: {outcome.summary}", remedy)
+        batch = await target.infer_batch(request, [_item(request)], metadata=metadata)
+        reasons = [result.failure.reason for result in batch.reply.results]
+        if batch.is_offered and "POLICY" not in (batch.error.reason if batch.error else "", *reasons):
+            remedy = "FAILED_PRECONDITION/POLICY of the item or the call, before any data is sent"
+            return wrong(f"policy of {spec.name} ({card.id})", f"{caller} by InferBatch is not refused", remedy)
     return None
 
 
@@ -217,6 +222,48 @@ async def cancellation(target: Target, request: InferRequest, typical_seconds: f
         found = f"the call that was not cancelled: {failure_text(from_rpc(error), target.seconds)}"
         return wrong("cancel", found, "other calls are not affected by a cancelled one")
     return await _still_answers(target, request, "cancel", f"{CANCELLED_CALLS} calls cancelled, the other one answered")
+
+
+async def batch(target: Target, request: InferRequest) -> Finding:
+    """Sends valid items and an invalid one in one call, if the expert offers InferBatch."""
+    invalid = InferBatchItem(inputs={**request.inputs, "no_such_port": Value(text="x")}, lists=request.lists)
+    outcome = await target.infer_batch(request, [_item(request), invalid, _item(request)])
+    if not outcome.is_offered:
+        return not_tried("batch", "the expert does not offer InferBatch, which is optional")
+    if outcome.error and outcome.error.reason == "TOO_LARGE":
+        return not_tried("batch", outcome.error.message, outcome.error.remedy)
+    if outcome.error:
+        found = f"a call with one invalid item of three: {failure_text(outcome.error, target.seconds)}"
+        return wrong("batch", found, "an invalid item does not affect the others: put its failure into its result")
+    if flaw := _batch_flaw(outcome):
+        return wrong("batch", *flaw)
+    empty = await target.infer_batch(request, [])
+    if not empty.error or empty.error.code is not grpc.StatusCode.INVALID_ARGUMENT:
+        return wrong("batch", "a call without items succeeds", f"INVALID_ARGUMENT for port items, {_DETAILS}")
+    return ok("batch", "InferBatch: two items answered, the invalid one has a failure")
+
+
+def _item(request: InferRequest) -> InferBatchItem:
+    return InferBatchItem(inputs=request.inputs, lists=request.lists)
+
+
+def _batch_flaw(outcome: BatchOutcome) -> tuple[str, str] | None:
+    """What is wrong with the results of a valid, an invalid and another valid item, and what is expected."""
+    results = outcome.reply.results
+    if len(results) != 3:  # noqa: PLR2004  # the number of items
+        return f"{len(results)} results for 3 items", "one result per item, in the order of the items"
+    first, invalid, last = results
+    if failed := next((each.failure for each in (first, last) if each.HasField("failure")), None):
+        found = f"a valid item next to an invalid one: {failed.reason}: {failed.message}"
+        return found, "an invalid item does not affect the others"
+    if not first.outputs or not last.outputs:
+        return "a valid item has no outputs", "the outputs of Infer"
+    if (invalid.failure.reason, invalid.failure.port) != ("INVALID", "no_such_port") or not invalid.failure.remedy:
+        found = f"an item with an unknown port: {invalid.failure.reason or 'no failure'}"
+        return found, "a failure with the reason INVALID, the port no_such_port, and a remedy"
+    if absent := [name for name in TRAILERS if name not in outcome.trailer]:
+        return f"the trailing metadata lacks {absent[0]}", f"{', '.join(TRAILERS)}, as of Infer"
+    return None
 
 
 async def progress_stream(target: Target) -> Finding:

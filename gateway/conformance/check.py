@@ -193,6 +193,8 @@ async def _behaviour_checks(
     async for finding in calls.refusals(target, spec, card):
         yield finding
     call = await target.request(spec, card)
+    report.begin("batch")
+    yield await calls.batch(target, call)
     report.begin("progress")
     yield await calls.progress_stream(target)
     report.begin("deadline")

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,15 @@ from grpc_reflection.v1alpha import reflection_pb2
 from gateway.conformance import samples
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
-from protos.hugginggpt.v1.expert_pb2 import DescribeRequest, DescribeResponse, InferRequest, InferResponse
+from protos.hugginggpt.v1.expert_pb2 import (
+    DescribeRequest,
+    DescribeResponse,
+    InferBatchItem,
+    InferBatchRequest,
+    InferBatchResponse,
+    InferRequest,
+    InferResponse,
+)
 from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -101,6 +109,21 @@ class Outcome:
     def summary(self) -> str:
         """The error with code, reason and port; or that the call succeeded."""
         return failure_text(self.error, self.limit) if self.error else "the call succeeds"
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """Result of a call of InferBatch."""
+
+    reply: InferBatchResponse
+    """Empty if the call failed."""
+    error: ServiceError | None
+    trailer: Mapping[str, str]
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether the expert implements InferBatch."""
+        return not self.error or self.error.code is not StatusCode.UNIMPLEMENTED
 
 
 class Target:
@@ -195,6 +218,26 @@ class Target:
             error = from_rpc(raised)
         return await self._outcome(call, reply, error, start, seconds or self.seconds)
 
+    async def infer_batch(
+        self, request: InferRequest, items: Sequence[InferBatchItem], *, metadata: Metadata | None = None
+    ) -> BatchOutcome:
+        """Calls InferBatch with the task, model and parameters of a call; a failure is part of the outcome."""
+        batch = InferBatchRequest(
+            task=request.task,
+            model=request.model,
+            revision=request.revision,
+            parameters_json=request.parameters_json,
+            items=items,
+        )
+        sent = self._metadata if metadata is None else metadata
+        call: Any = self.stub.InferBatch(batch, timeout=self.seconds, metadata=sent)
+        reply, error = InferBatchResponse(), None
+        try:
+            reply = await call
+        except grpc.aio.AioRpcError as raised:
+            error = from_rpc(raised)
+        return BatchOutcome(reply, error, await _trailer(call))
+
     async def infer_after_loading(self, request: InferRequest) -> Outcome:
         """Calls a model that may not be loaded yet; the time limit starts when the model is loaded."""
         start, call = time.perf_counter(), self.start(request, self.load_seconds + self.seconds)
@@ -258,8 +301,11 @@ class Target:
         self, call: Any, reply: InferResponse, error: ServiceError | None, start: float, limit: float
     ) -> Outcome:
         seconds = time.perf_counter() - start
-        trailer = {key: value for key, value in (await call.trailing_metadata() or ()) if isinstance(value, str)}
-        return Outcome(reply, error, trailer, seconds, limit)
+        return Outcome(reply, error, await _trailer(call), seconds, limit)
+
+
+async def _trailer(call: Any) -> Mapping[str, str]:
+    return {key: value for key, value in (await call.trailing_metadata() or ()) if isinstance(value, str)}
 
 
 async def _awaited(call: Any) -> InferResponse:

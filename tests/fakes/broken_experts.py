@@ -7,7 +7,7 @@ from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_FAILED, ModelCard
 from services.common import call_context
-from services.common.errors import FailedPrecondition, ModelFailed, Overloaded
+from services.common.errors import FailedPrecondition, InvalidRequest, ModelFailed, Overloaded, to_failure
 from tests.fakes.infer_only import InferOnlyExpert
 from tests.support.expert_host import SPEC
 
@@ -165,6 +165,59 @@ class FailedWithoutReason(MinimalExpert):
     def __init__(self) -> None:
         super().__init__()
         self.described.models[0].state = MODEL_STATE_FAILED
+
+
+class OffersBatches(MinimalExpert):
+    """Correct; offers InferBatch."""
+
+    async def InferBatch(self, request: pb.InferBatchRequest, context: Any) -> pb.InferBatchResponse:
+        context.set_trailing_metadata(self.trailer)
+        if not request.items:
+            raise InvalidRequest("no items", port="items", remedy="send some")
+        results = [await self.result(item, context) for item in request.items]
+        return pb.InferBatchResponse(results=results, revision="1")
+
+    async def result(self, item: pb.InferBatchItem, context: Any) -> pb.InferBatchResult:
+        unknown = [name for name in item.inputs if name not in {port.name for port in SPEC.inputs}]
+        if unknown:
+            return pb.InferBatchResult(failure=to_failure(InvalidRequest("unknown", port=unknown[0], remedy="omit it")))
+        return pb.InferBatchResult(outputs=self.reply.outputs)
+
+
+class InvalidItemFailsBatch(OffersBatches):
+    async def result(self, item: pb.InferBatchItem, context: Any) -> pb.InferBatchResult:
+        result = await super().result(item, context)
+        if result.HasField("failure"):
+            raise InvalidRequest("an item is invalid", remedy="omit it")
+        return result
+
+
+class DropsFailedItems(OffersBatches):
+    async def InferBatch(self, request: pb.InferBatchRequest, context: Any) -> pb.InferBatchResponse:
+        reply = await super().InferBatch(request, context)
+        results = [result for result in reply.results if not result.HasField("failure")]
+        return pb.InferBatchResponse(results=results, revision="1")
+
+
+class AcceptsInvalidItems(OffersBatches):
+    async def result(self, item: pb.InferBatchItem, context: Any) -> pb.InferBatchResult:
+        return pb.InferBatchResult(outputs=self.reply.outputs)
+
+
+class AcceptsEmptyBatch(OffersBatches):
+    async def InferBatch(self, request: pb.InferBatchRequest, context: Any) -> pb.InferBatchResponse:
+        return await super().InferBatch(request, context) if request.items else pb.InferBatchResponse()
+
+
+class BatchWithoutTrailers(OffersBatches):
+    async def InferBatch(self, request: pb.InferBatchRequest, context: Any) -> pb.InferBatchResponse:
+        reply = await super().InferBatch(request, context)
+        context.set_trailing_metadata(())
+        return reply
+
+
+class IgnoresPolicyOfBatches(ExternalModel, OffersBatches):
+    """Applies the data policy to Infer only."""
 
 
 class ReportsUnknownCalls(MinimalExpert):

@@ -30,18 +30,25 @@ from services.common.errors import Unavailable, Unimplemented
 from services.common.reflection import SERVICES
 from services.common.server import RunningServer, serving
 from tests.fakes.broken_experts import (
+    AcceptsEmptyBatch,
+    AcceptsInvalidItems,
     ArtifactNotStored,
     AssumesOpenPolicy,
+    BatchWithoutTrailers,
+    DropsFailedItems,
     ExternalModel,
     FailedWithoutReason,
     FailsEveryCall,
     FailsUnderLoad,
     IgnoresPolicy,
+    IgnoresPolicyOfBatches,
+    InvalidItemFailsBatch,
     InvalidParameterSchema,
     MinimalExpert,
     NeverAnswers,
     NeverLoaded,
     NonCanonicalJson,
+    OffersBatches,
     OmitsRequiredOutput,
     OtherPortsThanStandard,
     OtherRevision,
@@ -139,6 +146,7 @@ async def test_expert_of_the_host_passes_all_checks(tmp_path: Path) -> None:
     assert report.is_ok
     expected = {"saying (m)", "saying (other)", "unknown port", "times out of range", "empty value for text"}
     assert expected <= checks.keys()
+    assert checks["batch"].level is Level.OK
     assert "calls refused" in checks["overload"].found
     assert "--pid" in checks["drain"].found
 
@@ -172,6 +180,12 @@ async def test_address_without_server_is_an_error() -> None:
         (PortWithoutModality, "task saying", "port 'thing' has no name or no modality"),
         (FailedWithoutReason, "model m", "the card's failure is empty"),
         (ReportsUnknownCalls, "progress", "the stream has events of an unknown call"),
+        (InvalidItemFailsBatch, "batch", "a call with one invalid item of three: refused as invalid"),
+        (DropsFailedItems, "batch", "2 results for 3 items"),
+        (AcceptsInvalidItems, "batch", "an item with an unknown port: no failure"),
+        (AcceptsEmptyBatch, "batch", "a call without items succeeds"),
+        (BatchWithoutTrailers, "batch", "the trailing metadata lacks expert-queue"),
+        (IgnoresPolicyOfBatches, "policy of saying (m)", "a call with the policy local by InferBatch is not refused"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
@@ -195,6 +209,17 @@ async def test_drain_is_not_checked_without_process_id(start_expert: StartExpert
     _, checks = await report_on(await start_expert(MinimalExpert()))
     assert checks["drain"].level is Level.NOT_TRIED
     assert "--pid" in checks["drain"].found
+
+
+async def test_expert_with_batches_passes_their_check(start_expert: StartExpert) -> None:
+    _, checks = await report_on(await start_expert(OffersBatches()))
+    assert checks["batch"].level is Level.OK
+
+
+async def test_batches_are_optional(start_expert: StartExpert) -> None:
+    _, checks = await report_on(await start_expert(MinimalExpert()))
+    assert checks["batch"].level is Level.NOT_TRIED
+    assert "does not offer InferBatch" in checks["batch"].found
 
 
 async def test_hanging_call_fails_at_call_timeout(start_expert: StartExpert) -> None:

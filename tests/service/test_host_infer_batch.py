@@ -1,6 +1,8 @@
 """InferBatch of the expert host: items, their failures, and what they share with calls of Infer."""
 
 import asyncio
+import re
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
@@ -9,7 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
+from experts.host.app import serve
+from experts.host.expert import read_expert
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Media, Outputs, Parameters, RemoteHandler
+from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, PRIORITY_BATCH, PRIORITY_INTERACTIVE
@@ -18,6 +23,8 @@ from services.common.artifacts import INLINE_BYTES
 from services.common.channel import MESSAGE_BYTES
 from services.common.errors import FailedPrecondition, InvalidRequest
 from tests.support.expert_host import SERVING, Batches, Gate, Start, hosts, loader_of, refusal_of, wait_for_event
+
+ROOT = Path(__file__).parents[2]
 
 UNKNOWN_PORT = pb.InferBatchItem(inputs={"no_such_port": Value(text="x")})
 
@@ -425,3 +432,22 @@ async def test_items_run_in_a_worker_process(start_host: Start) -> None:
     host = await start_host(workers="process")
     await host.until(SERVING)
     assert texts(await host.infer_batch("a", "b")) == ["a", "b"]
+
+
+async def test_readme_program_classifies_texts(tmp_path: Path) -> None:
+    readme = (ROOT / "experts" / "host" / "README.md").read_text("utf-8")
+    (program,) = re.findall(r"```python\n(.*?InferBatch.*?)```", readme, re.DOTALL)
+    settings = Settings(listen="127.0.0.1:0", ARTIFACTS_URL=tmp_path.as_uri(), allowed="vaderSentiment")
+    async with serve(read_expert("experts.lite"), settings) as running:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", program.replace("50051", str(running.port))),
+            stdout=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+        )
+        stdout, _ = await process.communicate()
+    assert process.returncode == 0
+    assert stdout.decode().splitlines() == [
+        "'I love this.': positive",
+        "'I hate this.': negative",
+        "'': input text contains no text; send some text",
+    ]
