@@ -4,7 +4,7 @@ import asyncio
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -437,8 +437,8 @@ async def test_items_run_in_a_worker_process(start_host: Start) -> None:
 async def test_readme_program_classifies_texts(tmp_path: Path) -> None:
     readme = (ROOT / "experts" / "host" / "README.md").read_text("utf-8")
     (program,) = re.findall(r"```python\n(.*?InferBatch.*?)```", readme, re.DOTALL)
-    settings = Settings(listen="127.0.0.1:0", ARTIFACTS_URL=tmp_path.as_uri(), allowed="vaderSentiment")
-    async with serve(read_expert("experts.lite"), settings) as running:
+    values: Mapping[str, Any] = {"ARTIFACTS_URL": tmp_path.as_uri(), "allowed": "vaderSentiment"}
+    async with serve(read_expert("experts.lite"), Settings(listen="127.0.0.1:0", **values)) as running:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", program.replace("50051", str(running.port))),
             stdout=asyncio.subprocess.PIPE,
