@@ -39,7 +39,7 @@ def _fetch(offer: Offer, device: str) -> bool:
         pass
     except ServiceError as error:
         facts = {"error": error.message, "remedy": error.remedy}
-        log.error("model not fetched", model=card.id, task=card.task, **facts)  # noqa: TRY400  # the trace says no more
+        log.error("model not fetched", model=card.id, task=card.task, **facts)  # noqa: TRY400  # the stack trace adds nothing
         return False
     log.info("model fetched", model=card.id, task=card.task)
     return True

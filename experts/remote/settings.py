@@ -10,7 +10,7 @@ from services.common.settings import home
 
 
 class Endpoint(BaseModel):
-    """A dedicated Inference Endpoint, or another server that speaks like one."""
+    """A dedicated Inference Endpoint, or another server with the same API."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -163,7 +163,11 @@ def _to_detections(result: Any, labels: Sequence[str], image: InputImage) -> lis
         )
         for label, score, edges in zip(labels, scores, boxes, strict=True)
     ]
-    visible = [one for one in detections if one.box[0] < one.box[2] and one.box[1] < one.box[3]]
+    visible = [
+        detection
+        for detection in detections
+        if detection.box[0] < detection.box[2] and detection.box[1] < detection.box[3]
+    ]
     return sorted(visible, key=lambda detection: -detection.score)
 
 

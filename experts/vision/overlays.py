@@ -39,11 +39,17 @@ def palette_colour(index: int) -> str:
 def draw_boxes(image: "Image", detections: Sequence[Detection]) -> "Image":
     """Draws labelled boxes on a copy of the image, in one colour per label."""
     copy, draw, width, font = _canvas(image)
-    labels = list(dict.fromkeys(one.label for one in detections))
-    for one in reversed(detections):  # the best on top
-        colour = palette_colour(labels.index(one.label))
-        draw.rectangle(tuple(one.box), outline=colour, width=width)
-        _draw_label(draw, (one.box[0] + width, one.box[1] + width), f"{one.label} {one.score:.2f}", colour, font)
+    labels = list(dict.fromkeys(detection.label for detection in detections))
+    for detection in reversed(detections):  # the best on top
+        colour = palette_colour(labels.index(detection.label))
+        draw.rectangle(tuple(detection.box), outline=colour, width=width)
+        _draw_label(
+            draw,
+            (detection.box[0] + width, detection.box[1] + width),
+            f"{detection.label} {detection.score:.2f}",
+            colour,
+            font,
+        )
     return copy
 
 

@@ -63,7 +63,9 @@ class PoseEstimator(ImageHandler):
         detector_items = [replace(item, parameters={"threshold": _MIN_PERSON_SCORE}) for item in items]
         results = self._detector.run(detector_items, call)
         return [
-            self._estimate(item, [one.box for one in detections if one.label == _PERSON][:_MAX_PEOPLE])
+            self._estimate(
+                item, [detection.box for detection in detections if detection.label == _PERSON][:_MAX_PEOPLE]
+            )
             for item, (detections, _) in zip(items, results, strict=False)
             if not call.cancelled
         ]

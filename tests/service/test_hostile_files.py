@@ -1,4 +1,4 @@
-"""Files made to occupy an expert: refused by name, while ordinary pictures are answered and memory stays bounded."""
+"""Hostile files: refused by name, while other calls are answered and memory use stays bounded."""
 
 import asyncio
 import signal
@@ -35,7 +35,7 @@ from tests.support.served_expert import ServedExpert, serve_expert
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 WAIT_SECONDS = 5.0
-"""Most that an ordinary call takes longer than on its own, just before."""
+"""Maximum delay of an ordinary call by a hostile file."""
 GROWTH_BYTES = 1_500_000_000
 LIMITS = {"EXPERT_DECODE_CPU_SECONDS": "2", "EXPERT_DECODE_WALL_SECONDS": "60"}
 MODELS = "rapidocr,opencv/haar-frontalface,lite/image-edits,lite/spectral-gate"
@@ -119,18 +119,18 @@ async def reading_expert(tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
 
 @asynccontextmanager
 async def measured() -> AsyncIterator[list[int]]:
-    """Fills in by how many bytes this process, which serves the expert, and its children grow within the block."""
+    """Yields a list with the growth in bytes of this process, which serves the expert, and its children."""
     start, growth = memory_bytes(), [0]
 
-    async def look() -> None:
+    async def watch() -> None:
         while True:
             growth[0] = max(growth[0], await asyncio.to_thread(memory_bytes) - start)
 
-    looking = asyncio.create_task(look())
+    watching = asyncio.create_task(watch())
     try:
         yield growth
     finally:
-        looking.cancel()
+        watching.cancel()
 
 
 async def call_error(expert: ServedExpert, task: str, **inputs: Any) -> errors.ServiceError | None:
@@ -148,14 +148,14 @@ async def find_face(expert: ServedExpert) -> None:
 
 
 async def seconds_of(call: Awaitable[Any]) -> float:
-    """How long a call takes."""
-    start_blocked = time.monotonic()
+    """Returns the duration of a call."""
+    started_at = time.monotonic()
     await call
-    return time.monotonic() - start_blocked
+    return time.monotonic() - started_at
 
 
-async def until_decoding(expert: ServedExpert) -> None:
-    """Until a call has begun, or is over already."""
+async def wait_until_decoding(expert: ServedExpert) -> None:
+    """Waits until a call runs or has ended."""
     while not (load := (await expert.describe()).load).running and load.waiting:
         pass
 
@@ -199,7 +199,7 @@ async def test_lite_answers_others_while_it_refuses_a_hostile_file(
     alone = await seconds_of(find_face(lite_expert))
     async with measured() as growth:
         call = asyncio.create_task(call_error(lite_expert, task, **{port: hostile}))
-        await until_decoding(lite_expert)
+        await wait_until_decoding(lite_expert)
         waited = await seconds_of(find_face(lite_expert)) - alone
         error = await call
     assert waited < WAIT_SECONDS
@@ -213,7 +213,7 @@ async def test_lite_answers_others_while_it_refuses_a_hostile_file(
 
 async def test_lite_answers_others_while_it_refuses_many_hostile_files(lite_expert: ServedExpert) -> None:
     calls = [asyncio.create_task(call_error(lite_expert, "image-to-text", image=small_pdf())) for _ in range(4)]
-    await until_decoding(lite_expert)
+    await wait_until_decoding(lite_expert)
     await find_face(lite_expert)
     assert not all(call.done() for call in calls)
     errors_found = await asyncio.gather(*calls)
@@ -238,7 +238,7 @@ async def test_model_that_decodes_in_prepare_answers_others_meanwhile(
     alone = await seconds_of(reading_expert.call("reading", image=FACE))
     async with measured() as growth:
         call = asyncio.create_task(call_error(reading_expert, "reading", **{port: hostile}))
-        await until_decoding(reading_expert)
+        await wait_until_decoding(reading_expert)
         waited = await seconds_of(reading_expert.call("reading", image=FACE)) - alone
         error = await call
     assert waited < WAIT_SECONDS

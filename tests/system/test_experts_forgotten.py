@@ -72,6 +72,6 @@ def test_expert_started_by_up_cannot_be_forgotten_while_it_answers(services: Loc
 
 
 def test_unknown_expert_error_names_the_list_command(services: LocalStack) -> None:
-    result = services.run_cli("experts", "forget", "nobody")
+    result = services.run_cli("experts", "forget", "unknown")
     assert result.status == 1
     assert "hugginggpt experts" in result.err

@@ -34,9 +34,9 @@ def test_single_use_is_charged_all_elapsed_time() -> None:
     clock = Clock()
     meter = Meter(clock)
     clock.now += 5
-    begun = meter.begin()
+    start = meter.begin()
     clock.now += 2
-    assert meter.end(begun) == 2
+    assert meter.end(start) == 2
 
 
 def test_concurrent_uses_share_the_elapsed_time() -> None:
@@ -56,9 +56,9 @@ def test_concurrent_uses_share_the_elapsed_time() -> None:
 def test_clock_that_goes_back_is_not_charged() -> None:
     clock = Clock()
     meter = Meter(clock)
-    begun = meter.begin()
+    start = meter.begin()
     clock.now -= 1
-    assert meter.end(begun) == 0
+    assert meter.end(start) == 0
 
 
 def test_temporary_drop_of_the_clock_is_not_charged_twice() -> None:

@@ -37,7 +37,7 @@ def encoded(image: Image.Image, kind: str, **options: object) -> Media:
 
 
 def bomb(width: int, height: int) -> Media:
-    """A PNG that is small and says it is large."""
+    """A small PNG whose header states a large size."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -120,7 +120,8 @@ def test_first_frame_of_an_animation_is_used() -> None:
 def test_tiff_frames_are_pages() -> None:
     media = encoded(halves(), "TIFF", save_all=True, append_images=[Image.new("RGB", (10, 30), "white")])
     first, second = pages(media)
-    assert (first.number, first.width, first.height) == (1, 40, 20)
+    assert first.number == 1
+    assert (first.width, first.height) == (40, 20)
     assert pixel(first.picture(), 5, 10) == RED
     assert pixel(second.picture(), 5, 10) == (255, 255, 255)
 
@@ -139,7 +140,8 @@ def test_outputs_are_named_after_their_input_file() -> None:
 
 def test_pdf_text_has_boxes_and_page_numbers() -> None:
     first, second = pages(sample("letter.pdf"))
-    assert (first.number, second.number) == (1, 2)
+    assert first.number == 1
+    assert second.number == 2
     assert first.lines[0].text == "Harbour Museum"
     assert second.lines[-1].text == "Director"
     left, top, right, bottom = first.lines[0].box
