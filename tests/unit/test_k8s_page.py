@@ -1,4 +1,4 @@
-"""k8s/README.md is complete, and its example overlays render and keep the rules."""
+"""The pages of k8s/ are complete, and their example overlays and components render and keep the rules."""
 
 import re
 import shutil
@@ -14,6 +14,7 @@ from tests.manifests.rules import RULES
 pytestmark = pytest.mark.slow
 
 PAGE = (K8S / "README.md").read_text(encoding="utf-8")
+GPU_PAGE = (K8S / "components" / "gpu" / "README.md").read_text(encoding="utf-8")
 MAKEFILES = (K8S.parent / "Makefile", K8S.parent / "docker" / "images.mk")
 _BLOCK = re.compile(r"^ *```yaml\n((?: *apiVersion: kustomize| {2}- target:).*?)^ *```", re.DOTALL | re.MULTILINE)
 
@@ -23,12 +24,30 @@ resources: [../../base]
 components: [../../components/text, ../../components/model-init]
 patches:
 """
+COLOURS = """\
+namespace: hugginggpt
+resources: [../../base]
+components: [../../components/colours, ../../components/postgres, ../../components/s3]
+"""
+PRODUCTION = (K8S / "overlays" / "production" / "kustomization.yaml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of k8s/, to which tests add overlays."""
     return Path(shutil.copytree(K8S, tmp_path_factory.mktemp("hugginggpt") / "k8s"))
+
+
+@pytest.fixture(scope="module")
+def colours(copy: Path) -> Manifests:
+    """The base with the example component for an expert of the reader's own."""
+    folder = copy / "components" / "colours"
+    folder.mkdir()
+    for name, text in re.findall(
+        r"`k8s/components/colours/(\S+)`:\n\n```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
+    ):
+        (folder / name).write_text(text, encoding="utf-8")
+    return _render_overlay(copy / "overlays" / "colours", COLOURS)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +76,31 @@ def test_example_overlay_applies_its_images_and_models(mine: Manifests) -> None:
 
 
 @pytest.mark.needs("kubectl")
+@pytest.mark.parametrize("rule", sorted(RULES.keys() - {"external_ingress_is_limited"}))  # which knows our images only
+def test_example_component_of_an_expert_keeps_the_rules(colours: Manifests, rule: str) -> None:
+    assert [message for message in RULES[rule](colours) if "colours" in message] == []
+
+
+@pytest.mark.needs("kubectl")
+def test_example_component_of_an_expert_gets_the_shared_settings(colours: Manifests) -> None:
+    (expert,) = (workload for workload in colours.workloads if workload.name == "expert-colours")
+    assert expert.is_expert
+    assert "readinessProbe" in expert.containers[0].spec
+
+
+@pytest.mark.needs("kubectl")
+@pytest.mark.parametrize("missing", ["keda", "prometheus", "tls", "gateway-api", "hpa", "otel"])
+def test_production_renders_without_a_component(copy: Path, missing: str) -> None:
+    lines = [line for line in PRODUCTION.splitlines() if not re.search(rf"components/([a-z]+/)?{missing}$", line)]
+    assert len(lines) < len(PRODUCTION.splitlines())
+    manifests = _render_overlay(copy / "overlays" / f"without-{missing}", "\n".join(lines))
+    assert {"gateway", "orchestrator", "expert-vision"} <= {workload.name for workload in manifests.workloads}
+
+
+@pytest.mark.needs("kubectl")
 def test_example_without_runtime_class_removes_it(copy: Path) -> None:
-    overlay, _, cloud, _ = _BLOCK.findall(PAGE)
+    overlay, *_ = _BLOCK.findall(PAGE)
+    (cloud,) = _BLOCK.findall(GPU_PAGE)
     manifests = _render_overlay(copy / "overlays" / "cloud", dedent(overlay) + cloud)
     assert not [workload.name for workload in manifests.workloads if "runtimeClassName" in workload.pod]
 
@@ -72,17 +114,13 @@ def test_example_restricts_model_download_to_the_mirror(copy: Path) -> None:
 
 
 def test_map_lists_every_component_and_overlay() -> None:
-    named = set(re.findall(r"`([a-z0-9-]+)`", PAGE[PAGE.index("## The map") : PAGE.index("## Experts")]))
+    named = set(
+        re.findall(
+            r"`([a-z0-9-]+)`", PAGE[PAGE.index("## Components and overlays") : PAGE.index("## Network policies")]
+        )
+    )
     there = {name.partition("/")[0] for name in components()} | set(overlays())
     assert there - named == set()
-
-
-def test_links_resolve() -> None:
-    titles = re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
-    anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
-    links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", PAGE)
-    assert {anchor for page, anchor in links if not page} <= anchors
-    assert [page for page, _ in links if page and not (K8S / page).exists()] == []
 
 
 def test_make_targets_exist() -> None:
