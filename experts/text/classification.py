@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.input_validation import parameter_port
@@ -11,9 +11,12 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
-from experts.torch_host.padding import pad_rows, run_in_passes
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.padding import Passes, launch_passes, pad_rows
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 from services.common.errors import FailedPrecondition, InvalidRequest
+
+if TYPE_CHECKING:
+    import torch
 
 HYPOTHESIS = "This example is {}."
 _MAX_PAIRS = 512
@@ -56,18 +59,17 @@ class Classifier(TorchHandler):
     def cost(self, item: ClassificationItem) -> float:
         return sum(window.length for window in item.windows)
 
-    def run(self, items: Sequence[ClassificationItem], call: Call) -> list[tuple[list[float], int]]:
-        def compute(windows: Sequence[Window]) -> list[list[float]]:
-            logits = _logits(self, windows, self._window_tokenizer.pad_id)
-            return to_probabilities(logits, multi_label=self._is_multi_label)
+    def compute(self, items: Sequence[ClassificationItem], call: Call) -> ReadResults:
+        passes = _launch_passes(self, items, self._window_tokenizer.pad_id, call)
 
-        scores = run_in_passes(
-            [item.windows for item in items], _length, compute, call, max_tokens=self.max_pass_tokens
-        )
-        return [
-            (weighted_mean(rows, [window.length for window in item.windows]), item.top_k)
-            for rows, item in zip(scores, items, strict=False)
-        ]
+        def read() -> list[tuple[list[float], int]]:
+            scores = passes.read(lambda _, logits: to_probabilities(logits, multi_label=self._is_multi_label))
+            return [
+                (weighted_mean(rows, [window.length for window in item.windows]), item.top_k)
+                for rows, item in zip(scores, items, strict=False)
+            ]
+
+        return read
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
         scores, top_k = raw
@@ -118,15 +120,14 @@ class ZeroShotClassifier(TorchHandler):
     def cost(self, item: ZeroShotItem) -> float:
         return sum(window.length for window in item.windows)
 
-    def run(self, items: Sequence[ZeroShotItem], call: Call) -> list[tuple[list[list[float]], ZeroShotItem]]:
-        def compute(windows: Sequence[Window]) -> list[list[float]]:
-            rows: list[list[float]] = _logits(self, windows, self._window_tokenizer.pad_id).float().tolist()
-            return rows
+    def compute(self, items: Sequence[ZeroShotItem], call: Call) -> ReadResults:
+        passes = _launch_passes(self, items, self._window_tokenizer.pad_id, call)
 
-        logits = run_in_passes(
-            [item.windows for item in items], _length, compute, call, max_tokens=self.max_pass_tokens
-        )
-        return list(zip(logits, items, strict=False))
+        def read() -> list[tuple[list[list[float]], ZeroShotItem]]:
+            rows: list[list[list[float]]] = passes.read(lambda _, logits: logits.tolist())
+            return list(zip(rows, items, strict=False))
+
+        return read
 
     def finish(self, raw: tuple[list[list[float]], ZeroShotItem]) -> Outputs:
         import torch
@@ -151,14 +152,18 @@ def _load(model_id: str, device: str) -> tuple[Checkpoint, Any, Any]:
     return checkpoint, tokenizer, checkpoint.model(AutoModelForSequenceClassification)
 
 
-def _logits(handler: TorchHandler, windows: Sequence[Window], pad_id: int) -> Any:
-    batch = pad_rows([window.row for window in windows], pad_id)
-    with inference_context(handler.model_id):
-        return handler.model(**move_to_device(batch, handler.model)).logits.cpu()
+def _launch_passes(
+    handler: TorchHandler, items: Sequence[ClassificationItem | ZeroShotItem], pad_id: int, call: Call
+) -> "Passes[Window, torch.Tensor]":
+    """Computes the logits of all windows of the items."""
 
+    def forward(windows: Sequence[Window]) -> "torch.Tensor":
+        batch = pad_rows([window.row for window in windows], pad_id)
+        with inference_context(handler.model_id):
+            return copy_to_host(handler.model(**move_to_device(batch, handler.model)).logits)
 
-def _length(window: Window) -> int:
-    return window.length
+    windows = [item.windows for item in items]
+    return launch_passes(windows, lambda window: window.length, forward, call, max_tokens=handler.max_pass_tokens)
 
 
 def _entailment_indices(config: Any, model_id: str) -> tuple[int, int]:

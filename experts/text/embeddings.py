@@ -12,8 +12,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
-from experts.torch_host.padding import pad_rows, run_in_passes
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.padding import launch_passes, pad_rows
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -61,19 +61,23 @@ class Embedder(TorchHandler):
     def cost(self, item: EmbeddingItem) -> float:
         return sum(window.length for windows in item.windows for window in windows)
 
-    def run(self, items: Sequence[EmbeddingItem], call: Call) -> list[tuple[list[Vector], EmbeddingItem]]:
-        def compute(windows: Sequence[Window]) -> list[Vector]:
+    def compute(self, items: Sequence[EmbeddingItem], call: Call) -> ReadResults:
+        def forward(windows: Sequence[Window]) -> "torch.Tensor":
             batch = move_to_device(
                 pad_rows([window.row for window in windows], self._window_tokenizer.pad_id), self.model
             )
             with inference_context(self.model_id):
                 hidden = self.model(**batch).last_hidden_state.float()
-                vectors: list[Vector] = _pool(hidden, batch["attention_mask"], self._pooling).tolist()
-            return vectors
+                return copy_to_host(_pool(hidden, batch["attention_mask"], self._pooling))
 
         flat = [[window for windows in item.windows for window in windows] for item in items]
-        results = run_in_passes(flat, lambda window: window.length, compute, call, max_tokens=self.max_pass_tokens)
-        return [(_vectors_by_text(item, vectors), item) for item, vectors in zip(items, results, strict=False)]
+        passes = launch_passes(flat, lambda window: window.length, forward, call, max_tokens=self.max_pass_tokens)
+
+        def read() -> list[tuple[list[Vector], EmbeddingItem]]:
+            results: list[list[Vector]] = passes.read(lambda _, vectors: vectors.tolist())
+            return [(_vectors_by_text(item, vectors), item) for item, vectors in zip(items, results, strict=False)]
+
+        return read
 
 
 class FeatureExtractor(Embedder):
@@ -147,7 +151,7 @@ def _pool(hidden: "torch.Tensor", mask: "torch.Tensor", pooling: str) -> "torch.
     elif pooling == "max":
         pooled = hidden.masked_fill(weights == 0, -torch.inf).amax(1)
     elif pooling == "last":
-        pooled = hidden[torch.arange(len(hidden)), mask.sum(1) - 1]
+        pooled = hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
     else:
         pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
     return torch.nn.functional.normalize(pooled, dim=-1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import Window, WindowTokenizer
@@ -10,8 +10,11 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
-from experts.torch_host.padding import pad_rows, run_in_passes
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.padding import launch_passes, pad_rows
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
+
+if TYPE_CHECKING:
+    import torch
 
 NO_ANSWER = "The text does not say."
 MAX_ANSWER_TOKENS = 30
@@ -60,22 +63,23 @@ class QuestionAnswerer(TorchHandler):
     def cost(self, item: QuestionItem) -> float:
         return sum(window.length for window in item.windows)
 
-    def run(self, items: Sequence[QuestionItem], call: Call) -> list[tuple[list[AnswerSpan], QuestionItem]]:
-        def compute(windows: Sequence[Window]) -> list[AnswerSpan]:
+    def compute(self, items: Sequence[QuestionItem], call: Call) -> ReadResults:
+        def forward(windows: Sequence[Window]) -> "tuple[torch.Tensor, torch.Tensor]":
             batch = pad_rows([window.row for window in windows], self._window_tokenizer.pad_id)
             with inference_context(self.model_id):
                 output = self.model(**move_to_device(batch, self.model))
-                starts, ends = output.start_logits.float().cpu(), output.end_logits.float().cpu()
-            return [_best_span(*row) for row in zip(windows, starts, ends, strict=True)]
+                return copy_to_host(output.start_logits), copy_to_host(output.end_logits)
 
-        spans = run_in_passes(
-            [item.windows for item in items],
-            lambda window: window.length,
-            compute,
-            call,
-            max_tokens=self.max_pass_tokens,
-        )
-        return list(zip(spans, items, strict=False))
+        windows = [item.windows for item in items]
+        passes = launch_passes(windows, lambda window: window.length, forward, call, max_tokens=self.max_pass_tokens)
+
+        def read() -> list[tuple[list[AnswerSpan], QuestionItem]]:
+            spans = passes.read(
+                lambda windows, logits: [_best_span(*row) for row in zip(windows, *logits, strict=True)]
+            )
+            return list(zip(spans, items, strict=False))
+
+        return read
 
     def finish(self, raw: tuple[list[AnswerSpan], QuestionItem]) -> Outputs:
         spans, item = raw

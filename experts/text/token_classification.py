@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import Window, WindowTokenizer
@@ -12,8 +12,11 @@ from experts.torch_host.classification import DIGITS, label_names, to_probabilit
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.non_finite import require_finite
-from experts.torch_host.padding import pad_rows, run_in_passes
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.padding import launch_passes, pad_rows
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
+
+if TYPE_CHECKING:
+    import torch
 
 OUTSIDE = "O"
 
@@ -62,21 +65,19 @@ class TokenClassifier(TorchHandler):
     def cost(self, item: TaggingItem) -> float:
         return sum(window.length for window in item.windows)
 
-    def run(self, items: Sequence[TaggingItem], call: Call) -> list[tuple[list[list[list[float]]], TaggingItem]]:
-        def compute(windows: Sequence[Window]) -> list[list[list[float]]]:
+    def compute(self, items: Sequence[TaggingItem], call: Call) -> ReadResults:
+        def forward(windows: Sequence[Window]) -> "torch.Tensor":
             batch = pad_rows([window.row for window in windows], self._window_tokenizer.pad_id)
             with inference_context(self.model_id):
-                logits = require_finite(self.model(**move_to_device(batch, self.model)).logits, self.model_id)
-            return [to_probabilities(row[: window.length]) for row, window in zip(logits, windows, strict=True)]
+                return copy_to_host(self.model(**move_to_device(batch, self.model)).logits)
 
-        scores = run_in_passes(
-            [item.windows for item in items],
-            lambda window: window.length,
-            compute,
-            call,
-            max_tokens=self.max_pass_tokens,
-        )
-        return list(zip(scores, items, strict=False))
+        def read_pass(windows: Sequence[Window], logits: "torch.Tensor") -> list[list[list[float]]]:
+            rows = zip(require_finite(logits, self.model_id), windows, strict=True)
+            return [to_probabilities(row[: window.length]) for row, window in rows]
+
+        windows = [item.windows for item in items]
+        passes = launch_passes(windows, lambda window: window.length, forward, call, max_tokens=self.max_pass_tokens)
+        return lambda: list(zip(passes.read(read_pass), items, strict=False))
 
     def finish(self, raw: tuple[list[list[list[float]]], TaggingItem]) -> Outputs:
         scores, item = raw

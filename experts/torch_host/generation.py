@@ -78,11 +78,14 @@ def generate_tokens(
 
 
 def move_to_device(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
-    """Moves a batch to the model's device, and floating-point values to its dtype."""
-    return {
-        name: value.to(model.device, model.dtype) if value.is_floating_point() else value.to(model.device)
-        for name, value in inputs.items()
-    }
+    """Moves a batch to the model's device, and floating-point values to its dtype; does not wait for a GPU."""
+    return {name: _move(value, model.device, model.dtype) for name, value in inputs.items()}
+
+
+def _move(value: Any, device: "torch.device", dtype: "torch.dtype") -> Any:
+    if device.type == "cuda" and value.device.type == "cpu":
+        value = value.pin_memory().to(device, non_blocking=True)  # other memory is copied while the host waits
+    return value.to(device, dtype) if value.is_floating_point() else value.to(device)
 
 
 def _truncate_at_end(tokens: Sequence[int], model: Any) -> list[int]:

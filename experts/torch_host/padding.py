@@ -1,8 +1,12 @@
-"""Pads rows of different lengths to tensors, and computes many rows in few forward passes."""
+"""Pads rows of different lengths to tensors, and computes many rows in few forward passes.
+
+A GPU computes while the host does other work, until that needs a value: outputs are read after all passes.
+"""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from experts.host.handler import Call
 
@@ -11,6 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+Output = TypeVar("Output")
 
 Row = Mapping[str, Sequence[int]]
 """Output of a tokenizer for one text: input_ids, attention_mask and the like."""
@@ -45,24 +50,56 @@ def run_in_passes(
 
     Returns an empty list if the call is cancelled meanwhile.
     """
+    passes = launch_passes(items, length, compute, call, max_tokens=max_tokens, kind=kind)
+    return passes.read(lambda _, results: results)
+
+
+@dataclass(frozen=True)
+class Passes(Generic[T, Output]):
+    """Forward passes over the pieces of items, whose outputs may still be on their way to the host."""
+
+    items: Sequence[Sequence[T]]
+    outputs: Sequence[tuple[Sequence[int], Output]] | None
+    """The output of each pass, with the indices of its pieces; None if the call was cancelled."""
+
+    def read(self, read: Callable[[Sequence[T], Output], Sequence[R]]) -> list[list[R]]:
+        """Returns the result for each piece of each item, as read from the pieces and the output of a pass."""
+        if self.outputs is None:
+            return []
+        pieces = list(chain.from_iterable(self.items))
+        results: dict[int, R] = {}
+        for indices, output in self.outputs:
+            results |= zip(indices, read([pieces[index] for index in indices], output), strict=True)
+        in_order = (results[index] for index in range(len(pieces)))
+        return [[next(in_order) for _ in item] for item in self.items]
+
+
+def launch_passes(
+    items: Sequence[Sequence[T]],
+    length: Callable[[T], int],
+    forward: Callable[[Sequence[T]], Output],
+    call: Call,
+    *,
+    max_tokens: float = MAX_PASS_TOKENS,
+    kind: Callable[[T], Hashable] = lambda _: None,
+) -> Passes[T, Output]:
+    """Computes each piece of each item in passes over similar lengths of one kind, without reading the outputs."""
     pieces = list(chain.from_iterable(items))
-    results: list[R | None] = [None] * len(pieces)
+    outputs: list[tuple[Sequence[int], Output]] = []
     done = 0
     for indices in _group_into_passes(
         [length(piece) for piece in pieces], [kind(piece) for piece in pieces], max_tokens
     ):
         if call.cancelled:
-            return []
-        for index, result in zip(indices, compute([pieces[index] for index in indices]), strict=True):
-            results[index] = result
+            return Passes(items, None)
+        outputs.append((indices, forward([pieces[index] for index in indices])))
         done += len(indices)
         if done < len(pieces):
             call.progress(done / len(pieces))
-    in_order: Iterator[Any] = iter(results)
-    return [[next(in_order) for _ in item] for item in items]
+    return Passes(items, outputs)
 
 
-def _group_into_passes(lengths: Sequence[int], kinds: Sequence[Hashable], max_tokens: int) -> Iterator[list[int]]:
+def _group_into_passes(lengths: Sequence[int], kinds: Sequence[Hashable], max_tokens: float) -> Iterator[list[int]]:
     """Yields the indices of each pass, longest pieces first, so that a lack of memory shows early."""
     open_batches: dict[Hashable, list[int]] = {}
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
+from experts.torch_host.torch_handler import copy_to_host
 from experts.vision.candidate_labels import PhraseTokenizer, read_labels
 from experts.vision.image_batches import ImageHandler, ImageItem
 
@@ -38,8 +39,11 @@ def zero_shot_image_classification(model_id: str, device: str) -> Handler:
 
 
 class Classifier(ImageHandler):
-    def run_batch(self, items: Sequence[ImageItem]) -> list[tuple[list[float], ImageItem]]:
-        scores = to_probabilities(self.forward(items).logits, multi_label=is_multi_label(self.model.config))
+    def forward_batch(self, items: Sequence[ImageItem]) -> "torch.Tensor":
+        return copy_to_host(self.forward(items).logits)
+
+    def read_batch(self, items: Sequence[ImageItem], output: "torch.Tensor") -> list[tuple[list[float], ImageItem]]:
+        scores = to_probabilities(output, multi_label=is_multi_label(self.model.config))
         return list(zip(scores, items, strict=True))
 
     def finish(self, raw: tuple[list[float], ImageItem]) -> Outputs:
@@ -68,10 +72,14 @@ class ZeroShotClassifier(ImageHandler):
         item = super().prepare(inputs, parameters)
         return ZeroShotItem(item.image, item.tensors, parameters, labels, phrases)
 
-    def run_batch(self, items: Sequence[Any]) -> list[tuple[list[float], ZeroShotItem]]:
+    def forward_batch(self, items: Sequence[ZeroShotItem]) -> "torch.Tensor":
         """Classifies images with the labels of the first: labels are parameters, which all items of a batch share."""
-        logits = self.forward(items, **items[0].phrases).logits_per_image
-        return list(zip(to_probabilities(logits, multi_label=self._is_multi_label), items, strict=True))
+        return copy_to_host(self.forward(items, **items[0].phrases).logits_per_image)
+
+    def read_batch(
+        self, items: Sequence[ZeroShotItem], output: "torch.Tensor"
+    ) -> list[tuple[list[float], ZeroShotItem]]:
+        return list(zip(to_probabilities(output, multi_label=self._is_multi_label), items, strict=True))
 
     def finish(self, raw: tuple[list[float], ZeroShotItem]) -> Outputs:
         scores, item = raw

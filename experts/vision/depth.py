@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Handler, Outputs
 from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.torch_handler import copy_to_host
 from experts.vision.image_batches import ImageHandler, ImageItem, InputImage
 from services.common.errors import ModelFailed
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from numpy.typing import NDArray
     from PIL.Image import Image
 
@@ -34,9 +36,11 @@ def depth_estimation(model_id: str, device: str) -> Handler:
 
 
 class DepthEstimator(ImageHandler):
-    def run_batch(self, items: Sequence[ImageItem]) -> list[tuple["Depth", InputImage]]:
-        depths = self.forward(items).predicted_depth.float().cpu().numpy()
-        return [(depth.squeeze(), item.image) for depth, item in zip(depths, items, strict=True)]
+    def forward_batch(self, items: Sequence[ImageItem]) -> "torch.Tensor":
+        return copy_to_host(self.forward(items).predicted_depth)
+
+    def read_batch(self, items: Sequence[ImageItem], output: "torch.Tensor") -> list[tuple["Depth", InputImage]]:
+        return [(depth.squeeze(), item.image) for depth, item in zip(output.numpy(), items, strict=True)]
 
     def finish(self, raw: tuple["Depth", InputImage]) -> Outputs:
         depth, image = raw

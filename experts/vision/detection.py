@@ -9,7 +9,7 @@ from experts.host.media import box_to_json, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
 from experts.vision.candidate_labels import PhraseTokenizer, read_labels
-from experts.vision.image_batches import ImageHandler, ImageItem, InputImage
+from experts.vision.image_batches import ImageBatchHandler, ImageItem, InputImage
 from experts.vision.overlays import Detection, count_labels, draw_boxes
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def zero_shot_object_detection(model_id: str, device: str) -> Handler:
     return kind(checkpoint, model, checkpoint.processor(AutoProcessor))
 
 
-class Detector(ImageHandler):
+class Detector(ImageBatchHandler):
     def run_batch(self, items: Sequence[ImageItem]) -> list[DetectionResult]:
         output = self.to_cpu(self.forward(items), "logits", "pred_boxes")
         results = self.processor.post_process_object_detection(
@@ -66,7 +66,7 @@ class ZeroShotItem(ImageItem):
     phrases: dict[str, "torch.Tensor"]
 
 
-class ZeroShotDetector(ImageHandler):
+class ZeroShotDetector(ImageBatchHandler):
     """Base class of detectors of the request's labels."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:

@@ -7,6 +7,7 @@ from experts.host.handler import Handler, Outputs
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
+from experts.torch_host.torch_handler import copy_to_host
 from experts.vision.image_batches import ImageHandler, ImageItem, stack_tensors
 
 if TYPE_CHECKING:
@@ -26,14 +27,17 @@ def image_feature_extraction(model_id: str, device: str) -> Handler:
 
 
 class FeatureExtractor(ImageHandler):
-    def run_batch(self, items: Sequence[ImageItem]) -> list[list[float]]:
+    def forward_batch(self, items: Sequence[ImageItem]) -> "torch.Tensor":
         import torch
 
         with inference_context(self.model_id):
             vectors = _compute_vectors(
                 self.model, move_to_device(stack_tensors([item.tensors for item in items]), self.model)
             )
-        rows: list[list[float]] = torch.nn.functional.normalize(vectors.float(), dim=-1).tolist()
+            return copy_to_host(torch.nn.functional.normalize(vectors.float(), dim=-1))
+
+    def read_batch(self, items: Sequence[ImageItem], output: "torch.Tensor") -> list[list[float]]:  # noqa: ARG002
+        rows: list[list[float]] = output.tolist()
         return rows
 
     def finish(self, raw: list[float]) -> Outputs:

@@ -11,7 +11,8 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.non_finite import require_finite
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.padding import launch_passes
+from experts.torch_host.torch_handler import ReadResults, TorchHandler
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ class ImageItem:
 
 
 class ImageHandler(TorchHandler):
-    """Base class of handlers of images: batches images of the same shape and passes them to run_batch."""
+    """Base class of handlers of images, which computes images of the same shape together.
+
+    A handler defines `forward_batch` and `read_batch`, or else `run`.
+    """
 
     batching = Batching(budget=_BATCH_PIXELS)
 
@@ -106,11 +110,18 @@ class ImageHandler(TorchHandler):
     def cost(self, item: ImageItem) -> float:
         return item.pixels
 
-    def run(self, items: Sequence[ImageItem], call: Call) -> Sequence[Any]:
-        return run_in_groups(items, lambda item: item.shape, self.run_batch, call)
+    def compute(self, items: Sequence[ImageItem], call: Call) -> ReadResults:
+        passes = launch_passes(
+            [[item] for item in items], lambda _: 1, self.forward_batch, call, kind=lambda item: item.shape
+        )
+        return lambda: [result for (result,) in passes.read(self.read_batch)]
 
-    def run_batch(self, items: Sequence[ImageItem]) -> Sequence[Any]:
-        """Returns one result per image of a batch of one shape; runs on the device's thread."""
+    def forward_batch(self, items: Sequence[Any]) -> "torch.Tensor":
+        """Returns the model's output for images of one shape, by copy_to_host."""
+        raise NotImplementedError
+
+    def read_batch(self, items: Sequence[Any], output: "torch.Tensor") -> Sequence[Any]:
+        """Returns the result of each of these images, once the device has finished."""
         raise NotImplementedError
 
     def forward(self, items: Sequence[ImageItem], **extra: Any) -> Any:
@@ -130,6 +141,17 @@ class ImageHandler(TorchHandler):
         rows = slice(None) if index is None else slice(index, index + 1)
         parts = {name: getattr(output, name)[rows].float().cpu() for name in names}
         return SimpleNamespace(**{name: require_finite(part, self.model_id) for name, part in parts.items()})
+
+
+class ImageBatchHandler(ImageHandler):
+    """Base class of handlers that need values from the device before the last step."""
+
+    def run(self, items: Sequence[ImageItem], call: Call) -> Sequence[Any]:
+        return run_in_groups(items, lambda item: item.shape, self.run_batch, call)
+
+    def run_batch(self, items: Sequence[ImageItem]) -> Sequence[Any]:
+        """Returns one result per image of a batch of one shape; runs on the device's thread."""
+        raise NotImplementedError
 
 
 def run_in_groups(

@@ -9,7 +9,7 @@ from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
 from experts.torch_host.non_finite import require_finite
-from experts.vision.image_batches import ImageHandler, ImageItem, InputImage, fit_size
+from experts.vision.image_batches import ImageBatchHandler, ImageItem, InputImage, fit_size
 from experts.vision.overlays import draw_segments
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def image_segmentation(model_id: str, device: str) -> Handler:
     )
 
 
-class Segmenter(ImageHandler):
+class Segmenter(ImageBatchHandler):
     def finish(self, raw: Segmentation) -> Outputs:
         from PIL import Image
 

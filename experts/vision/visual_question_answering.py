@@ -9,6 +9,7 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names, to_probabilities, top_labels
 from experts.torch_host.padding import pad_rows
 from experts.torch_host.token_limits import max_input_tokens
+from experts.torch_host.torch_handler import copy_to_host
 from experts.vision.image_batches import ImageHandler, ImageItem, run_in_groups, stack_tensors
 from experts.vision.question_limits import check_characters, check_tokens
 from experts.vision.text_generation import GeneratedText, decode_text, generate_text
@@ -60,9 +61,12 @@ class QuestionAnswerer(ImageHandler):
 
 
 class ClassifyingAnswerer(QuestionAnswerer):
-    def run_batch(self, items: Sequence[ImageItem]) -> list[Answers]:
+    def forward_batch(self, items: Sequence[ImageItem]) -> "torch.Tensor":
+        return copy_to_host(self.forward(items, **self.question_batch(items)).logits)
+
+    def read_batch(self, items: Sequence[ImageItem], output: "torch.Tensor") -> list[Answers]:
         """Scores each answer independently: several may be right."""
-        rows = to_probabilities(self.forward(items, **self.question_batch(items)).logits, multi_label=True)
+        rows = to_probabilities(output, multi_label=True)
         labels = label_names(self.model.config)
         return [
             [
