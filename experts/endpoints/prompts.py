@@ -67,7 +67,7 @@ def build_prompt(task: str, inputs: Inputs, parameters: Parameters) -> Prompt:
     schema = chat_task.schema(parameters) if chat_task.schema else None
     system = load_system_prompts()[task]
     if schema:
-        system += f"\nReply with JSON alone, that fits this schema: {json.dumps(schema)}"
+        system += f"\nReply only with JSON that matches this schema: {json.dumps(schema)}"
     return Prompt(
         system,
         user,
@@ -137,7 +137,7 @@ def _table_question_prompt(inputs: Inputs, _parameters: Parameters) -> str:
 
 
 def _label_prompt(inputs: Inputs, parameters: Parameters) -> str:
-    fits = "Several may fit" if parameters.get("multi_label") else "One fits; together they make 1"
+    fits = "Several may fit" if parameters.get("multi_label") else "Exactly one fits: the probabilities add up to 1"
     return f"The labels: {json.dumps(read_candidate_labels(parameters))}. {fits}. The text:\n\n{inputs['text']}"
 
 
