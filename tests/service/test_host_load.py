@@ -55,7 +55,7 @@ async def test_cancelled_call_frees_its_slot_and_notifies_the_model(start_host: 
 
 
 async def test_call_over_the_time_limit_fails(start_host: Start, gate: Gate) -> None:
-    host = await start_host(gate, call_seconds=0.05)
+    host = await start_host(gate, call_seconds=0.5)
     error = await host.refusal()
     assert error.code.name == "DEADLINE_EXCEEDED"
     assert error.reason == "DEADLINE"
