@@ -1,8 +1,10 @@
 """The command up: runs the local services in the foreground."""
 
 import signal
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Annotated, Any, Self
 
 import typer
 from rich.console import Console
@@ -49,30 +51,57 @@ def _run_in_foreground(options: Sequence[str], *, verbose: bool) -> int:
     """Runs the local services until they end or a signal arrives; returns the exit status."""
     console = Console(stderr=True, highlight=False)
     printer = LogPrinter(console, verbose=verbose)
-    stopping = False
-
-    with LocalStack(options, printer.add) as stack:
-
-        def on_signal(*_: object) -> None:
-            nonlocal stopping
-            console.print(
-                "Stopping immediately…" if stopping else "Stopping… Ctrl-C again stops immediately.", style="dim"
-            )
-            stopping = True
-            stack.signal()
-
-        signal.signal(signal.SIGINT, on_signal)
-        signal.signal(signal.SIGTERM, on_signal)
+    with LocalStack(options, printer.add) as stack, SignalHandler(console, stack.signal) as signals:
         try:
             with console.status("Starting local services…"):
                 ready = stack.ready()
         except Problem:
-            if stopping:
+            if signals.is_stopping:
                 return stack.wait()
             raise
         _welcome(console, ready)
         printer.start()
         return stack.wait()
+
+
+class SignalHandler:
+    """Stops the services on SIGINT and SIGTERM, and prints a message.
+
+    A thread prints the messages: a signal can interrupt the main thread in a print, and a print by the handler would
+    then repeat the interrupted line.
+
+    Args:
+        console: where to print.
+        stop: stops the services; called for each signal.
+    """
+
+    def __init__(self, console: Console, stop: Callable[[], None]) -> None:
+        self.is_stopping = False
+        """Whether a signal has arrived."""
+        self._console = console
+        self._stop = stop
+        self._messages: SimpleQueue[str] = SimpleQueue()
+        self._thread = threading.Thread(target=self._print_messages, name="signal-messages", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        signal.signal(signal.SIGINT, self._handle)
+        signal.signal(signal.SIGTERM, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._messages.put("")
+        self._thread.join()
+
+    def _handle(self, *_: object) -> None:
+        again = self.is_stopping
+        self.is_stopping = True
+        self._messages.put("Stopping immediately…" if again else "Stopping… Ctrl-C again stops immediately.")
+        self._stop()
+
+    def _print_messages(self) -> None:
+        while message := self._messages.get():
+            self._console.print(message, style="dim")
 
 
 class LogPrinter:
@@ -91,22 +120,26 @@ class LogPrinter:
         self._is_started = False
         self._errors: dict[str, Text] = {}
         self._last = ""
+        self._lock = threading.Lock()
+        """Held while lines are added or printed: entries come from another thread than the start."""
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Takes a log entry."""
         line, level = log_line(entry), entry.get("level")
-        if self._verbose:
-            self._console.print(line, soft_wrap=True)
-        elif self._is_started and level in ("error", "warning"):
-            self._print(line)
-        elif level == "error":
-            self._errors[line.plain] = line
+        with self._lock:
+            if self._verbose:
+                self._console.print(line, soft_wrap=True)
+            elif self._is_started and level in ("error", "warning"):
+                self._print(line)
+            elif level == "error":
+                self._errors[line.plain] = line
 
     def start(self) -> None:
         """Prints the errors so far; from now on, problems are printed when they are logged."""
-        self._is_started = True
-        for line in list(self._errors.values()):
-            self._console.print(line, soft_wrap=True)
+        with self._lock:
+            self._is_started = True
+            for line in self._errors.values():
+                self._console.print(line, soft_wrap=True)
 
     def _print(self, line: Text) -> None:
         if line.plain not in (self._last, *self._errors):

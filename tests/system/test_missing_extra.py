@@ -53,10 +53,10 @@ def up(home: Path, experts: str, settings: dict[str, str]) -> str:
             while not all(part in "".join(output) for part in ("is ready", "pip install")):
                 output.append(process.stderr.readline())
             process.send_signal(signal.SIGINT)
-            _, rest = process.communicate(timeout=60)
+            output += process.stderr  # communicate() would skip what is already buffered here
         finally:
             process.kill()
-    return "".join(output) + rest
+    return "".join(output)
 
 
 def offered(url: str) -> set[str]:

@@ -1,5 +1,7 @@
 import re
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from typing import Any
 
@@ -10,7 +12,7 @@ from rich.text import Text
 from gateway.cli.live_view import LineView, LiveTable
 from gateway.cli.run_progress import RunProgress
 from gateway.cli.terminal import one_line, print_row, printable
-from gateway.cli.up import LogPrinter, log_line
+from gateway.cli.up import LogPrinter, SignalHandler, log_line
 from gateway.client import Event
 
 PLANNED = {"task_id": 1, "task_planned": {"task": {"id": 1, "task": "image-to-text"}}}
@@ -168,6 +170,47 @@ def test_warning_before_the_services_are_ready_is_not_printed() -> None:
     assert printed({"event": "retrying", "level": "warning"}, MISSING, starting_at=1) == [
         "expert not started  expert=remote"
     ]
+
+
+class InterruptingFile(StringIO):
+    """A file whose first flush is interrupted by SIGINT, as a print may be."""
+
+    interrupted = False
+
+    def flush(self) -> None:
+        super().flush()
+        if not self.interrupted:
+            self.interrupted = True
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def _restored_signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_restored_signals")
+def test_line_that_a_signal_interrupts_is_printed_once() -> None:
+    out, stops = InterruptingFile(), list[None]()
+    console = Console(file=out)
+    with SignalHandler(console, partial(stops.append, None)) as signals:
+        console.print("a line")
+    assert out.getvalue().splitlines() == ["a line", "Stopping… Ctrl-C again stops immediately."]
+    assert signals.is_stopping
+    assert len(stops) == 1
+
+
+@pytest.mark.usefixtures("_restored_signals")
+def test_second_signal_stops_immediately() -> None:
+    out, stops = StringIO(), list[None]()
+    with SignalHandler(Console(file=out), partial(stops.append, None)):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+    assert out.getvalue().splitlines()[-1] == "Stopping immediately…"
+    assert len(stops) == 2
 
 
 def test_upload_progress_is_shown_in_bytes() -> None:
