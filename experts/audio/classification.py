@@ -1,26 +1,20 @@
 """Audio classification, by the classes of a model or by labels in the request (zero-shot)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from experts.audio.features import Window, extract_window, run_windows, stack_features, sum_seconds
 from experts.audio.waveforms import decode_samples, split_windows
 from experts.host.audio import MAX_SECONDS
-from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.input_validation import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
-from experts.torch_host.padding import run_in_passes
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Samples = NDArray[np.float32]
 
 HYPOTHESIS = "This is a sound of {}."
 
@@ -52,12 +46,13 @@ def zero_shot_audio_classification(model_id: str, device: str) -> Handler:
 class ClassificationItem:
     """Recording of one call."""
 
-    windows: list["Samples"]
-    seconds: float
+    windows: list[Window]
     top_k: int
 
 
 class Classifier(TorchHandler):
+    batching = Batching()
+
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any) -> None:
         super().__init__(checkpoint, model)
         self._features, self._rate = features, int(features.sampling_rate)
@@ -66,22 +61,19 @@ class Classifier(TorchHandler):
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> ClassificationItem:
         samples = decode_samples(inputs["audio"], self._rate, max_seconds=MAX_SECONDS)
-        return ClassificationItem(
-            split_windows(samples, self._window_samples), len(samples) / self._rate, parameters["top_k"]
-        )
+        parts = split_windows(samples, self._window_samples)
+        return ClassificationItem([extract_window(self._features, part) for part in parts], parameters["top_k"])
 
     def cost(self, item: ClassificationItem) -> float:
-        return item.seconds
+        return sum_seconds(item.windows, self._rate)
 
     def run(self, items: Sequence[ClassificationItem], call: Call) -> list[tuple[list[float], int]]:
-        def compute(parts: Sequence["Samples"]) -> list[list[float]]:
-            batch = self._features(list(parts), sampling_rate=self._rate, return_tensors="pt")
+        def compute(windows: Sequence[Window]) -> list[list[float]]:
             with inference_context(self.model_id):
-                logits = self.model(**move_to_device(batch, self.model)).logits
+                logits = self.model(**stack_features(windows, self.model)).logits
             return to_probabilities(logits, multi_label=self._is_multi_label)
 
-        # Not all models mask padding, so a pass contains only windows of one length.
-        scores = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MAX_SAMPLES, kind=len)
+        scores = run_windows([item.windows for item in items], compute, call, max_samples=_MAX_SAMPLES)
         return [(_weighted_mean(rows, item.windows), item.top_k) for rows, item in zip(scores, items, strict=False)]
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
@@ -94,12 +86,13 @@ class Classifier(TorchHandler):
 class ZeroShotItem:
     """Recording of one call with its candidate labels."""
 
-    windows: list["Samples"]
-    seconds: float
+    windows: list[Window]
     labels: list[str]
 
 
 class ZeroShotClassifier(TorchHandler):
+    batching = Batching()
+
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._features = processor.tokenizer, processor.feature_extractor
@@ -115,16 +108,17 @@ class ZeroShotClassifier(TorchHandler):
                 remedy='send it, such as ["dog barking", "car horn"]',
             )
         samples = decode_samples(inputs["audio"], self._rate, max_seconds=MAX_SECONDS)
-        return ZeroShotItem(split_windows(samples, self._window_samples), len(samples) / self._rate, labels)
+        parts = split_windows(samples, self._window_samples)
+        return ZeroShotItem([extract_window(self._features, part) for part in parts], labels)
 
     def cost(self, item: ZeroShotItem) -> float:
-        return item.seconds
+        return sum_seconds(item.windows, self._rate)
 
     def run(self, items: Sequence[ZeroShotItem], call: Call) -> list[tuple[list[float], list[str]]]:
-        def compute(parts: Sequence["Samples"]) -> list[list[float]]:
-            batch = self._features(list(parts), sampling_rate=self._rate, return_tensors="pt")
+        def compute(windows: Sequence[Window]) -> list[list[float]]:
+            features = stack_features(windows, self.model)
             with inference_context(self.model_id):
-                embeddings = self._embed(self.model.audio_model(**_audio_inputs(batch, self.model)), "audio_projection")
+                embeddings = self._embed(self.model.audio_model(**_audio_inputs(features)), "audio_projection")
             rows: list[list[float]] = (embeddings @ text_embeddings.T * self.model.logit_scale_a.exp()).float().tolist()
             return rows
 
@@ -134,7 +128,7 @@ class ZeroShotClassifier(TorchHandler):
             text_embeddings = self._embed(
                 self.model.text_model(**move_to_device(tokens, self.model)), "text_projection"
             )
-        results = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MAX_SAMPLES, kind=len)
+        results = run_windows([item.windows for item in items], compute, call, max_samples=_MAX_SAMPLES)
         return [(_weighted_mean(rows, item.windows), item.labels) for rows, item in zip(results, items, strict=False)]
 
     def finish(self, raw: tuple[list[float], list[str]]) -> Outputs:
@@ -149,10 +143,8 @@ class ZeroShotClassifier(TorchHandler):
         return embedding / embedding.norm(dim=-1, keepdim=True)
 
 
-def _audio_inputs(batch: Any, model: Any) -> dict[str, Any]:
-    return {
-        name: value for name, value in move_to_device(batch, model).items() if name in ("input_features", "is_longer")
-    }
+def _audio_inputs(features: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values for name, values in features.items() if name in ("input_features", "is_longer")}
 
 
 def _window_seconds(features: Any) -> float:
@@ -164,8 +156,10 @@ def _window_seconds(features: Any) -> float:
     return frames / _FRAMES_PER_SECOND if frames else _DEFAULT_WINDOW_SECONDS
 
 
-def _weighted_mean(rows: Sequence[Sequence[float]], parts: Sequence["Samples"]) -> list[float]:
+def _weighted_mean(rows: Sequence[Sequence[float]], windows: Sequence[Window]) -> list[float]:
     """Returns the mean score of each label over the windows, weighted by their length."""
-    total = sum(map(len, parts))
+    total = sum(window.length for window in windows)
     columns = zip(*rows, strict=True)
-    return [sum(score * len(part) for score, part in zip(column, parts, strict=True)) / total for column in columns]
+    return [
+        sum(score * window.length for score, window in zip(column, windows, strict=True)) / total for column in columns
+    ]

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from experts.audio.features import Window, extract_window, run_windows, stack_features, sum_seconds
 from experts.audio.transcript import SpeechSegment, build_outputs
 from experts.audio.waveforms import decode_samples, is_silent
-from experts.host.handler import Call, Inputs, Outputs, Parameters
+from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
-from experts.torch_host.generation import move_to_device
 from experts.torch_host.non_finite import require_finite
-from experts.torch_host.padding import run_in_passes
 from experts.torch_host.torch_handler import TorchHandler
 
 if TYPE_CHECKING:
@@ -32,10 +31,9 @@ Frames = list[tuple[int, float]]
 
 
 @dataclass(frozen=True)
-class Window:
-    """Part of a recording: a core with context on either side."""
+class CoreWindow(Window):
+    """Window with a core whose frames are used, and with context on either side of it."""
 
-    samples: "Samples"
     before: float
     """Fraction of the window before the core."""
     core: float
@@ -46,11 +44,13 @@ class Window:
 class TranscriptionItem:
     """Recording of one call."""
 
-    windows: list[Window]
+    windows: list[CoreWindow]
     seconds: float
 
 
 class CtcTranscriber(TorchHandler):
+    batching = Batching()
+
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._features = processor.tokenizer, processor.feature_extractor
@@ -64,24 +64,18 @@ class CtcTranscriber(TorchHandler):
         return TranscriptionItem([] if is_silent(samples) else self._windows(samples), len(samples) / self._rate)
 
     def cost(self, item: TranscriptionItem) -> float:
-        return item.seconds
+        """Returns the seconds of its windows, which overlap; silence costs nothing."""
+        return sum_seconds(item.windows, self._rate)
 
     def run(self, items: Sequence[TranscriptionItem], call: Call) -> list[tuple[list[Frames], TranscriptionItem]]:
-        def compute(windows: Sequence[Window]) -> list[Frames]:
-            batch = self._features([w.samples for w in windows], sampling_rate=self._rate, return_tensors="pt")
+        def compute(windows: Sequence[CoreWindow]) -> list[Frames]:
             with inference_context(self.model_id):
-                logits = self.model(**move_to_device(batch, self.model)).logits
+                logits = self.model(**stack_features(windows, self.model)).logits
                 scores, tokens = require_finite(logits.float(), self.model_id).softmax(-1).max(-1)
             rows = zip(windows, tokens.tolist(), scores.tolist(), strict=True)
             return [_core_frames(window, list(zip(row, score, strict=True))) for window, row, score in rows]
 
-        def length(window: Window) -> int:
-            return len(window.samples)
-
-        # Not all models mask padding, so a pass contains only windows of one length.
-        frames = run_in_passes(
-            [item.windows for item in items], length, compute, call, max_tokens=_MAX_SAMPLES, kind=length
-        )
+        frames = run_windows([item.windows for item in items], compute, call, max_samples=_MAX_SAMPLES)
         return list(zip(frames, items, strict=False))
 
     def finish(self, raw: tuple[list[Frames], TranscriptionItem]) -> Outputs:
@@ -89,7 +83,7 @@ class CtcTranscriber(TorchHandler):
         frames = [frame for window in windows for frame in window]
         return build_outputs(list(self._segments(frames, item.seconds / max(1, len(frames)))), {})
 
-    def _windows(self, samples: "Samples") -> list[Window]:
+    def _windows(self, samples: "Samples") -> list[CoreWindow]:
         core, margin = int(_CORE_SECONDS * self._rate), int(_MARGIN_SECONDS * self._rate)
         windows = []
         for start in range(0, len(samples), core):
@@ -99,7 +93,8 @@ class CtcTranscriber(TorchHandler):
             window_start, window_end = max(0, start - margin), min(len(samples), end + margin)
             length = window_end - window_start
             before, core_share = (start - window_start) / length, (end - start) / length
-            windows.append(Window(samples[window_start:window_end], before, core_share))
+            window = extract_window(self._features, samples[window_start:window_end])
+            windows.append(CoreWindow(window.features, window.length, before, core_share))
             if end == len(samples):
                 break
         return windows
@@ -129,7 +124,7 @@ class CtcTranscriber(TorchHandler):
         return token not in (self._blank, self._delimiter)
 
 
-def _core_frames(window: Window, frames: Frames) -> Frames:
+def _core_frames(window: CoreWindow, frames: Frames) -> Frames:
     """Returns the frames of a window's core."""
     window_start = round(window.before * len(frames))
     return frames[window_start : round((window.before + window.core) * len(frames))]

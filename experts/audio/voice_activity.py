@@ -3,24 +3,17 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from experts.audio.features import Window, extract_window, run_windows, stack_features, sum_seconds
 from experts.audio.transcript import NO_SPEECH
 from experts.audio.waveforms import decode_samples, is_silent, split_windows
-from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import label_names
 from experts.torch_host.devices import inference_context
-from experts.torch_host.generation import move_to_device
-from experts.torch_host.padding import run_in_passes
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import ModelFailed
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Samples = NDArray[np.float32]
 
 _WINDOW_SECONDS = 30.0
 _MAX_GAP = 0.3
@@ -37,8 +30,7 @@ _MAX_SAMPLES = 16_000 * 240
 class DetectionItem:
     """Recording of one call."""
 
-    windows: list["Samples"]
-    seconds: float
+    windows: list[Window]
     threshold: float
 
 
@@ -52,6 +44,8 @@ def voice_activity_detection(model_id: str, device: str) -> Handler:
 
 
 class VoiceActivityDetector(TorchHandler):
+    batching = Batching()
+
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any) -> None:
         super().__init__(checkpoint, model)
         self._features, self._rate = features, int(features.sampling_rate)
@@ -62,21 +56,20 @@ class VoiceActivityDetector(TorchHandler):
     def prepare(self, inputs: Inputs, parameters: Parameters) -> DetectionItem:
         samples = decode_samples(inputs["audio"], self._rate)
         parts = [] if is_silent(samples) else split_windows(samples, self._window_samples)
-        return DetectionItem(parts, len(samples) / self._rate, parameters["threshold"])
+        return DetectionItem([extract_window(self._features, part) for part in parts], parameters["threshold"])
 
     def cost(self, item: DetectionItem) -> float:
-        return item.seconds
+        """Returns the seconds of its windows; silence costs nothing."""
+        return sum_seconds(item.windows, self._rate)
 
     def run(self, items: Sequence[DetectionItem], call: Call) -> list[tuple[list[list[float]], DetectionItem]]:
-        def compute(parts: Sequence["Samples"]) -> list[list[float]]:
-            batch = self._features(list(parts), sampling_rate=self._rate, return_tensors="pt")
+        def compute(windows: Sequence[Window]) -> list[list[float]]:
             with inference_context(self.model_id):
-                logits = self.model(**move_to_device(batch, self.model)).logits.float()
+                logits = self.model(**stack_features(windows, self.model)).logits.float()
             rows: list[list[float]] = self._speech_probabilities(logits).tolist()
             return rows
 
-        # Not all models mask padding, so a pass contains only windows of one length.
-        scores = run_in_passes([item.windows for item in items], len, compute, call, max_tokens=_MAX_SAMPLES, kind=len)
+        scores = run_windows([item.windows for item in items], compute, call, max_samples=_MAX_SAMPLES)
         return list(zip(scores, items, strict=False))
 
     def finish(self, raw: tuple[list[list[float]], DetectionItem]) -> Outputs:
@@ -90,8 +83,8 @@ class VoiceActivityDetector(TorchHandler):
 
     def _frames(self, scores: list[list[float]], item: DetectionItem) -> Iterator[tuple[float, float, float]]:
         """Yields start, end and score of each frame, in seconds of the recording."""
-        for number, (row, part) in enumerate(zip(scores, item.windows, strict=True)):
-            offset, step = number * _WINDOW_SECONDS, len(part) / self._rate / len(row)
+        for number, (row, window) in enumerate(zip(scores, item.windows, strict=True)):
+            offset, step = number * _WINDOW_SECONDS, window.length / self._rate / len(row)
             for index, score in enumerate(row):
                 yield offset + index * step, offset + (index + 1) * step, score
 

@@ -9,10 +9,9 @@ from experts.audio.languages import resolve_language
 from experts.audio.timestamps import SpecialTokens, split_segments
 from experts.audio.transcript import SpeechSegment, build_outputs
 from experts.audio.waveforms import decode_samples, is_silent
-from experts.host.handler import Call, Inputs, Outputs, Parameters
+from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
-from experts.torch_host.generation import move_to_device
 from experts.torch_host.torch_handler import TorchHandler
 
 if TYPE_CHECKING:
@@ -22,22 +21,36 @@ if TYPE_CHECKING:
     Samples = NDArray[np.float32]
 
 
-@dataclass
+@dataclass(frozen=True)
 class TranscriptionItem:
-    """Recording of one call, and the progress of its transcription."""
+    """Recording of one call."""
 
     samples: "Samples"
     language: str
     """Code of the model's vocabulary; empty until it is detected."""
-    position: int = 0
+    start: int
+    """First sample of the first window with sound; the number of samples if there is none."""
+    features: Any
+    """Features of that window, a batch of one; None if there is none."""
+
+
+@dataclass
+class Transcription:
+    """Progress of one item."""
+
+    item: TranscriptionItem
+    language: str
+    position: int
     segments: list[SpeechSegment] = field(default_factory=list)
 
     @property
     def is_done(self) -> bool:
-        return self.position >= len(self.samples)
+        return self.position >= len(self.item.samples)
 
 
 class WhisperTranscriber(TorchHandler):
+    batching = Batching()
+
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
         self._tokenizer, self._features = processor.tokenizer, processor.feature_extractor
@@ -53,40 +66,52 @@ class WhisperTranscriber(TorchHandler):
     def prepare(self, inputs: Inputs, parameters: Parameters) -> TranscriptionItem:
         supported = [name.strip("<|>") for name in self._languages]
         language = resolve_language(parameters.get("language", ""), supported, self.model_id)
-        return TranscriptionItem(decode_samples(inputs["audio"], self._rate), language)
+        samples = decode_samples(inputs["audio"], self._rate)
+        start = self._skip_silence(samples, 0)
+        return TranscriptionItem(
+            samples, language, start, self._extract(samples, start) if start < len(samples) else None
+        )
 
     def cost(self, item: TranscriptionItem) -> float:
-        return max(len(item.samples), self._window_samples) / self._rate
+        """Returns the seconds of its windows, each padded to 30 s; leading silence costs nothing."""
+        windows = math.ceil((len(item.samples) - item.start) / self._window_samples)
+        return windows * self._window_samples / self._rate
 
-    def run(self, items: Sequence[TranscriptionItem], call: Call) -> list[TranscriptionItem]:
+    def run(self, items: Sequence[TranscriptionItem], call: Call) -> list[Transcription]:
         """Runs one window of each item at a time: where the next window begins depends on the previous result."""
-        items = [TranscriptionItem(item.samples, item.language) for item in items]  # a batch may be run again
+        transcriptions = [Transcription(item, item.language, item.start) for item in items]
         total = sum(len(item.samples) for item in items)
-        while unfinished := [item for item in items if self._skip_silence(item)]:
+        while unfinished := [transcription for transcription in transcriptions if not transcription.is_done]:
             if call.cancelled:
                 return []
             self._advance(unfinished)
-            call.progress(min(1.0, sum(min(item.position, len(item.samples)) for item in items) / total))
-        return items
+            done = sum(min(each.position, len(each.item.samples)) for each in transcriptions)
+            call.progress(min(1.0, done / total))
+        return transcriptions
 
-    def finish(self, raw: TranscriptionItem) -> Outputs:
+    def finish(self, raw: Transcription) -> Outputs:
         return build_outputs(raw.segments, {"language": raw.language} if raw.language else {})
 
-    def _skip_silence(self, item: TranscriptionItem) -> bool:
-        """Skips silent windows, for which the model would invent text; returns whether speech may follow."""
-        while not item.is_done and is_silent(item.samples[item.position : item.position + self._window_samples]):
-            item.position += self._window_samples
-        return not item.is_done
+    def _skip_silence(self, samples: "Samples", position: int) -> int:
+        """Returns the position after silent windows, for which the model would invent text."""
+        while position < len(samples) and is_silent(samples[position : position + self._window_samples]):
+            position += self._window_samples
+        return min(position, len(samples))
 
-    def _advance(self, items: Sequence[TranscriptionItem]) -> None:
-        parts = [item.samples[item.position : item.position + self._window_samples] for item in items]
-        features = self._features(parts, sampling_rate=self._rate, return_tensors="pt")
-        batch = move_to_device({"input_features": features["input_features"]}, self.model)
+    def _extract(self, samples: "Samples", position: int, device: str = "cpu") -> Any:
+        """Returns the features of the window at a position, computed on the device."""
+        part = samples[position : position + self._window_samples]
+        return self._features([part], sampling_rate=self._rate, return_tensors="pt", device=device)["input_features"]
+
+    def _advance(self, transcriptions: Sequence[Transcription]) -> None:
+        features = self._stack_features(transcriptions)
         with inference_context(self.model_id):
-            self._detect_languages(items, batch["input_features"])
+            encoded = self.model.get_encoder()(features).last_hidden_state
+            self._detect_languages(transcriptions, encoded)
+            languages = [transcription.language for transcription in transcriptions]
             out = self.model.generate(
-                **batch,
-                **({"language": [item.language for item in items], "task": "transcribe"} if self._languages else {}),
+                encoder_outputs=_encoder_outputs(encoded),
+                **({"language": languages, "task": "transcribe"} if self._languages else {}),
                 return_timestamps=True,
                 force_unique_generate_call=True,
                 return_dict_in_generate=True,
@@ -96,26 +121,48 @@ class WhisperTranscriber(TorchHandler):
             )
             scores = self.model.compute_transition_scores(out.sequences, out.scores, normalize_logits=True)
         start = out.sequences.shape[1] - scores.shape[1]
-        rows = zip(items, parts, out.sequences[:, start:].tolist(), scores.float().tolist(), strict=True)
-        for item, part, tokens, logs in rows:
-            self._add_segments(item, len(part) / self._rate, tokens, logs)
+        rows = zip(transcriptions, out.sequences[:, start:].tolist(), scores.float().tolist(), strict=True)
+        for transcription, tokens, logs in rows:
+            self._add_segments(transcription, tokens, logs)
 
-    def _detect_languages(self, items: Sequence[TranscriptionItem], features: Any) -> None:
-        unknown = [index for index, item in enumerate(items) if not item.language]
+    def _stack_features(self, transcriptions: Sequence[Transcription]) -> Any:
+        """Returns the features of each next window; only those of the first have been computed in prepare."""
+        import torch
+
+        device = self.model.device
+        windows = [
+            transcription.item.features
+            if transcription.position == transcription.item.start
+            else self._extract(transcription.item.samples, transcription.position, str(device))
+            for transcription in transcriptions
+        ]
+        return torch.cat(windows).to(device, self.model.dtype)
+
+    def _detect_languages(self, transcriptions: Sequence[Transcription], encoded: Any) -> None:
+        unknown = [index for index, transcription in enumerate(transcriptions) if not transcription.language]
         if not self._languages or not unknown:
             return
         names = {token: name.strip("<|>") for name, token in self._languages.items()}
-        for index, token in zip(unknown, self.model.detect_language(features[unknown]).tolist(), strict=True):
-            items[index].language = names[token]
+        tokens = self.model.detect_language(encoder_outputs=_encoder_outputs(encoded[unknown])).tolist()
+        for index, token in zip(unknown, tokens, strict=True):
+            transcriptions[index].language = names[token]
 
-    def _add_segments(
-        self, item: TranscriptionItem, seconds: float, tokens: Sequence[int], logs: Sequence[float]
-    ) -> None:
-        offset = item.position / self._rate
-        is_last = item.position + self._window_samples >= len(item.samples)
+    def _add_segments(self, transcription: Transcription, tokens: Sequence[int], logs: Sequence[float]) -> None:
+        """Adds the segments of a window, and moves to the next window with sound."""
+        samples, position = transcription.item.samples, transcription.position
+        offset, seconds = position / self._rate, min(self._window_samples, len(samples) - position) / self._rate
+        is_last = position + self._window_samples >= len(samples)
         segments, advance = split_segments(tokens, logs, self._special_tokens, seconds, is_last=is_last)
         for segment in segments:
             if text := self._tokenizer.decode(segment.tokens, skip_special_tokens=True).strip():
                 confidence = sum(map(math.exp, segment.logs)) / len(segment.logs)
-                item.segments.append(SpeechSegment(text, offset + segment.start, offset + segment.end, confidence))
-        item.position += math.ceil(advance * self._rate)
+                transcription.segments.append(
+                    SpeechSegment(text, offset + segment.start, offset + segment.end, confidence)
+                )
+        transcription.position = self._skip_silence(samples, position + math.ceil(advance * self._rate))
+
+
+def _encoder_outputs(hidden: Any) -> Any:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    return BaseModelOutput(last_hidden_state=hidden)
