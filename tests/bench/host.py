@@ -20,7 +20,8 @@ from PIL import Image
 from experts.host.handler import Call, Media
 from experts.host.isolation import Configuration, running
 from experts.host.media import decode_in_process, open_image
-from tests.bench.dense.tasks import EVICTABLE_MODELS, ITEMS, MODEL_BYTES, TASK, Dense, noop
+from tests.bench.batch_calls import ratio_row
+from tests.bench.dense.tasks import EVICTABLE_MODELS, ITEMS, LAUNCH_SECONDS, MODEL_BYTES, TASK, Dense, noop
 from tests.bench.expert_callers import ExpertCaller, open_channel
 from tests.bench.floor import floor
 from tests.bench.load import per_second
@@ -40,7 +41,7 @@ ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 async def rows() -> list[Row]:
     os.environ.update(ONE_CORE)
-    settings = {"max_waiting": "256", "memory_bytes": str(4 * MODEL_BYTES - 1)}
+    settings = {"max_waiting": "256", "batch_items": "64", "memory_bytes": str(4 * MODEL_BYTES - 1)}
     with TemporaryDirectory() as home:
         async with (
             service("tests.bench.dense", "EXPERT", Path(home), **settings) as expert,
@@ -49,8 +50,9 @@ async def rows() -> list[Row]:
             noop, dense = ExpertCaller(channel, "noop", task=TASK), ExpertCaller(channel, "dense", task=TASK)
             await noop.run_sequentially(200)
             await dense.run_sequentially(5)
+            batch_calls = await _batch_calls(channel)
             measured = [await _overhead(noop), *await _throughput(dense), await _interactive(channel, dense)]
-            return [*measured, await _eviction(channel), await asyncio.to_thread(_isolated_decode)]
+            return [*measured, *batch_calls, await _eviction(channel), await asyncio.to_thread(_isolated_decode)]
 
 
 async def _overhead(caller: ExpertCaller) -> Row:
@@ -109,6 +111,18 @@ async def _interactive(channel: grpc.aio.Channel, caller: ExpertCaller) -> Row:
         f"{alone * 1e3:.0f} ms, plus one background batch, {capped * 1e3:.0f} ms"
     )
     return Row("host.interactive_p95", round(among / (alone + capped), 2), "", 1.2, note=note)
+
+
+async def _batch_calls(channel: grpc.aio.Channel) -> list[Row]:
+    launch = (
+        f"the model takes {LAUNCH_SECONDS * 1e3:g} ms for a batch of any size, which stands in for a small model on a "
+        "GPU and was not measured on one"
+    )
+    nothing = "the model does nothing, so that only gRPC and the host count; the target is for models that do something"
+    return [
+        await ratio_row("host.batch_call", channel, "launch", launch, task=TASK),
+        await ratio_row("host.batch_call_noop", channel, "batching-noop", nothing, task=TASK, target=None),
+    ]
 
 
 async def _eviction(channel: grpc.aio.Channel) -> Row:

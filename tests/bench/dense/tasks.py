@@ -1,5 +1,6 @@
-"""Expert for the benchmark: a no-op model, one that gains from batching, and eight that occupy memory."""
+"""Expert for the benchmark: no-op models, two that gain from batching, and eight that occupy memory."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,27 @@ class Dense(Handler):
         return {"text": raw}
 
 
+LAUNCH_SECONDS = 0.005
+
+
+class FixedTime(Handler):
+    """Takes the same time for a batch of any size, as a small model on a GPU does; returns its input."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> str:
+        return str(inputs["text"])
+
+    def run(self, items: Sequence[str], call: Call) -> Sequence[str]:
+        if self._seconds:
+            time.sleep(self._seconds)
+        return items
+
+    def finish(self, raw: str) -> Outputs:
+        return {"text": raw}
+
+
 class MemoryModel:
     """Occupies MODEL_BYTES of memory, and returns its input."""
 
@@ -55,11 +77,13 @@ def noop(inputs: Inputs, parameters: Parameters) -> dict[str, Any]:
 
 
 def loader(model_id: str, device: str) -> Handler:
-    """Loads a model by its id: noop, dense or memory/N."""
+    """Loads a model by its id: noop, batching-noop, launch, dense or memory/N."""
     if model_id == "noop":
         return single(noop)
+    if model_id in ("launch", "batching-noop"):
+        return FixedTime(LAUNCH_SECONDS if model_id == "launch" else 0)
     return Dense() if model_id == "dense" else single(MemoryModel())
 
 
 TASKS = {TASK: loader}
-PRELOAD = ("noop", "dense")
+PRELOAD = ("noop", "batching-noop", "launch", "dense")
