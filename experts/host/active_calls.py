@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -94,7 +95,8 @@ class BatchCall:
     """The calls of one batch, as seen by the model that runs it: a handler.Call."""
 
     def __init__(self, calls: Sequence[ActiveCall]) -> None:
-        self._calls = calls
+        self._calls = Counter(calls)  # items of one call share it
+        self._count = len(calls)
 
     @property
     def cancelled(self) -> bool:
@@ -106,9 +108,9 @@ class BatchCall:
             call.progress(fraction, message)
 
     def add_usage(self, pool: str, seconds: float) -> None:
-        """Divides computing time equally among the calls."""
-        for call in self._calls:
-            call.add_usage(pool, seconds / len(self._calls))
+        """Divides computing time among the calls by their number of items."""
+        for call, items in self._calls.items():
+            call.add_usage(pool, seconds * items / self._count)
 
 
 class ActiveCalls:

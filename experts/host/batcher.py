@@ -208,8 +208,7 @@ class Batcher:
         """Queues calls for the next batches; from any thread. A cancelled call gets no result."""
         with self._lock:
             self._waiting += calls
-        for _ in calls:
-            self.thread.post(self._run_next)
+        self.thread.post(self._run_next)
 
     def drain(self) -> None:
         """Waits for all launched batches and delivers their results; on the thread."""
@@ -225,7 +224,7 @@ class Batcher:
             self._waiter.close()
 
     def _run_next(self) -> None:
-        """Runs or launches the next batch, if any call still waits; on the thread."""
+        """Runs or launches the next batch, if any call still waits, and posts the one after it; on the thread."""
         if self._launched and not self._can_launch:
             return  # it follows when the device has finished
         try:
@@ -236,15 +235,17 @@ class Batcher:
             return
         if not batch:
             return
+        if self._waiting:
+            self.thread.post(self._run_next)
+        links = telemetry.span_contexts_of(batch)
         if batch[0].model.handler.asynchronous:
-            batch[0].context.run(self._launch, batch)
+            batch[0].context.run(self._launch, batch, links)
             return
         self.drain()
         model, call = batch[0].model, BatchCall([queued.call for queued in batch])
         cost = model.batching.cost([queued.cost for queued in batch])
         try:
             items = [queued.item for queued in batch]
-            links = telemetry.span_contexts_of(batch)
             outcomes: Sequence[BatchedResult | Exception] = batch[0].context.run(
                 self._run, model, items, cost, call, links
             )
@@ -258,7 +259,7 @@ class Batcher:
         """Whether a further batch may be launched before the device has finished."""
         return len(self._launched) < _MAX_LAUNCHED and len(self._waiting) >= len(self._launched[-1].calls)
 
-    def _launch(self, calls: list[QueuedCall]) -> None:
+    def _launch(self, calls: list[QueuedCall], links: Sequence[SpanContext]) -> None:
         """Queues a batch on the device."""
         model, call = calls[0].model, BatchCall([queued.call for queued in calls])
         cost, items = model.batching.cost([queued.cost for queued in calls]), [queued.item for queued in calls]
@@ -267,7 +268,7 @@ class Batcher:
         metered_from = model.pool.meter.begin() if model.pool else 0.0
         try:
             with (
-                telemetry.batch_span(self.model_id, len(items), telemetry.span_contexts_of(calls)),
+                telemetry.batch_span(self.model_id, len(items), links),
                 cpus().charge(call),
             ):
                 batch = model.handler.launch(items, call)  # type: ignore[union-attr]  # a Handler, since it is asynchronous
@@ -293,9 +294,8 @@ class Batcher:
             finished = self._take_first_launched()
             self._run_next()
             self._fetch(finished)
-        if not self._launched:
-            for _ in range(len(self._waiting)):
-                self.thread.post(self._run_next)
+        if self._waiting and not self._launched:
+            self.thread.post(self._run_next)
 
     def _take_first_launched(self) -> _Launched:
         launched = self._launched.popleft()

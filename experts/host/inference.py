@@ -45,12 +45,20 @@ class CallSteps(Generic[T]):
     def prepare(self, model: LoadedModel) -> tuple[Any, float]:
         """Returns the item and its cost."""
         with cpus().charge(self.call), use_call(self.call):
-            return self.stopwatch.time(self._prepare, model)
+            return self.prepare_in_group(model)
 
     def finish(self, model: LoadedModel, raw: Any) -> T:
         """Converts the model's result to the call's output."""
         with cpus().charge(self.call), use_call(self.call):
-            return self.stopwatch.time(self._finish, model, raw)
+            return self.finish_in_group(model, raw)
+
+    def prepare_in_group(self, model: LoadedModel) -> tuple[Any, float]:
+        """As `prepare`, for one of several items of a call that is already charged."""
+        return self.stopwatch.time(self._prepare, model)
+
+    def finish_in_group(self, model: LoadedModel, raw: Any) -> T:
+        """As `finish`, for one of several items of a call that is already charged."""
+        return self.stopwatch.time(self._finish, model, raw)
 
     def _prepare(self, model: LoadedModel) -> tuple[Any, float]:
         item = model.handler.prepare(self.read(), self.parameters)
@@ -71,18 +79,18 @@ class PipelinedItems(Generic[T]):
     ) -> None:
         self._cpu, self._batcher, self._loaded, self._task, self._items = cpu, batcher, loaded, task, items
         self._call = items[0].call
-        self._contexts = [copy_context() for _ in items]
+        self._context, self._finish_context = copy_context(), copy_context()  # the device's thread may be in the first
         self._outcomes: dict[int, BatchedResult | Exception] = {}
         self._end: ThreadSafeFuture[list[tuple[BatchedResult, T] | Exception]] = ThreadSafeFuture()
 
     async def results(self) -> list[tuple[BatchedResult, T] | Exception]:
         """Runs the items and returns a result or an error for each: as raised by the model, or DeadlineExceeded."""
-        self._cpu.post(self._prepare)
+        self._cpu.post(lambda: self._context.run(self._prepare))
         return await self._end.future
 
     def _prepare(self) -> None:
         queued = []
-        with cpus().charge(self._call):
+        with cpus().charge(self._call), use_call(self._call):
             for index in range(len(self._items)):
                 if self._call.cancelled:
                     return
@@ -96,20 +104,20 @@ class PipelinedItems(Generic[T]):
             self._finish()
 
     def _prepare_item(self, index: int) -> QueuedCall:
-        steps, context, deliver = self._items[index], self._contexts[index], partial(self._receive_outcome, index)
-        item, cost = context.run(steps.prepare, self._loaded)
+        steps, deliver = self._items[index], partial(self._receive_outcome, index)
+        item, cost = steps.prepare_in_group(self._loaded)
         batch_key = (self._task, self._loaded.handler.batch_key(item, steps.parameters))
-        return QueuedCall(self._loaded, batch_key, item, cost, self._call, context, deliver)
+        return QueuedCall(self._loaded, batch_key, item, cost, self._call, self._context, deliver)
 
     def _receive_outcome(self, index: int, outcome: BatchedResult | Exception) -> None:
         self._outcomes[index] = outcome
         if len(self._outcomes) == len(self._items):
-            self._cpu.post(self._finish)
+            self._cpu.post(lambda: self._finish_context.run(self._finish))
 
     def _finish(self) -> None:
         if self._call.cancelled:
             return
-        with cpus().charge(self._call):
+        with cpus().charge(self._call), use_call(self._call):
             self._end.set_result([self._finish_item(index) for index in range(len(self._items))])
 
     def _finish_item(self, index: int) -> tuple[BatchedResult, T] | Exception:
@@ -117,7 +125,7 @@ class PipelinedItems(Generic[T]):
         if isinstance(outcome, Exception):
             return outcome
         try:
-            return outcome, self._contexts[index].run(self._items[index].finish, self._loaded, outcome.raw)
+            return outcome, self._items[index].finish_in_group(self._loaded, outcome.raw)
         except BaseException as error:  # noqa: BLE001  # reported to the caller
             return to_sendable_error(error)
 

@@ -1,7 +1,8 @@
 """Spans of an expert's batches and loads."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -9,10 +10,11 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 
+from experts.host.handler import Call
 from tests.fakes.tracing import RecordedTraces
 from tests.support.expert_host import Batches, Start, hosts, wait_for_event
 
-INFER = "hugginggpt.v1.ExpertService/Infer"
+INFER, INFER_BATCH = "hugginggpt.v1.ExpertService/Infer", "hugginggpt.v1.ExpertService/InferBatch"
 SECRET = "must not appear in a trace"
 
 
@@ -55,6 +57,45 @@ async def test_batch_has_one_span_linked_to_its_calls(start_host: Start, traces:
     assert together.parent
     assert together.parent.span_id in linked
     assert not any(SECRET in span.to_json() for span in traces.get_finished_spans())
+
+
+async def test_batch_of_one_call_is_linked_to_it_once(start_host: Start, traces: RecordedTraces) -> None:
+    model = Batches()
+    model.release.set()
+    host = await start_host(model)
+    await host.infer_batch("a", "b", "c")
+    (batch,) = batches(traces)
+    assert (batch.attributes or {})["hugginggpt.batch.items"] == 3
+    servers = [span for span in await traces.ended(INFER_BATCH, 2) if span.kind is trace.SpanKind.SERVER]
+    assert [link.context.span_id for link in batch.links] == list(ids(*servers))
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A batch that the device has computed."""
+
+    raws: Sequence[str]
+
+    def wait(self) -> None:
+        """Returns at once."""
+
+    def fetch(self) -> Sequence[str]:
+        return self.raws
+
+
+class AsynchronousModel(Batches):
+    asynchronous = True
+
+    def launch(self, items: Sequence[str], call: Call) -> Computed:
+        return Computed(items)
+
+
+async def test_batch_of_an_asynchronous_model_is_linked_to_its_call(start_host: Start, traces: RecordedTraces) -> None:
+    host = await start_host(AsynchronousModel())
+    reply = await host.infer_batch("a", "b")
+    assert [result.outputs["text"].text for result in reply.results] == ["a", "b"]
+    (batch,) = batches(traces)
+    assert len(batch.links) == 1
 
 
 async def test_load_span_belongs_to_the_call_that_waits_for_it(start_host: Start, traces: RecordedTraces) -> None:

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from experts.host.active_calls import ActiveCalls, ProgressUpdate
+from experts.host.active_calls import ActiveCalls, BatchCall, ProgressUpdate
 
 
 class RecordedProgress:
@@ -61,6 +61,32 @@ async def test_call_is_cancelled_after_its_block() -> None:
     with ActiveCalls().track("default", "a") as call:
         assert not call.cancelled
     assert call.cancelled
+
+
+async def test_progress_of_a_call_with_items_is_their_share() -> None:
+    with ActiveCalls().track("default", "a") as call:
+        items = call.items(4)
+        items.progress(0.9, "reported by the model")
+        assert call.latest_progress == ProgressUpdate()
+        items.count_ended(1)
+        items.count_ended(2)
+        assert call.latest_progress == ProgressUpdate(0.75, "3 of 4 items")
+
+
+async def test_items_end_with_their_call() -> None:
+    with ActiveCalls().track("default", "a") as call:
+        items = call.items(2)
+        assert not items.cancelled
+    assert items.cancelled
+
+
+async def test_usage_of_a_batch_is_divided_by_items() -> None:
+    calls = ActiveCalls()
+    with calls.track("default", "a") as one, calls.track("default", "b") as many:
+        items = many.items(3)
+        BatchCall([one, items, items, items]).add_usage("cpu", 4.0)
+    assert one.used == {"cpu": 1.0}
+    assert many.used == {"cpu": 3.0}
 
 
 async def test_progress_fraction_is_clamped() -> None:
