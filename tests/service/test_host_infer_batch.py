@@ -232,7 +232,7 @@ async def test_call_past_its_deadline_does_not_run(start_host: Start, batching_m
 
 
 async def test_call_over_the_time_limit_fails(start_host: Start, gate: Gate) -> None:
-    host = await start_host(gate, call_seconds=0.05)
+    host = await start_host(gate, call_seconds=0.5)
     error = await refusal_of(host.infer_batch("a", "b"))
     assert error.code.name == "DEADLINE_EXCEEDED"
     assert error.reason == "DEADLINE"

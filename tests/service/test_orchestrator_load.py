@@ -186,7 +186,7 @@ async def test_wait_for_a_permit_leaves_time_for_the_next_candidate() -> None:
         stuck = asyncio.create_task(SimulatedRun(client).infer(candidate(one, expert="hung")))
         await hanging.wait_for_calls(1)
         chosen = [candidate(one, expert="hung"), candidate(two, expert="fine")]
-        outcome = await SimulatedRun(client, seconds=0.6).infer(*chosen)
+        outcome = await SimulatedRun(client, seconds=3.0).infer(*chosen)
         assert outcome.result.by.expert == "fine"
         assert outcome.failed_attempts == [("DEADLINE_EXCEEDED", "next_candidate")]
         stuck.cancel()

@@ -444,14 +444,14 @@ async def test_shadow_candidate_never_gives_the_result() -> None:
 
 async def test_hanging_model_leaves_time_for_the_next_candidate() -> None:
     async with open_client() as client, fake_expert(hang).serving() as one, fake_expert().serving() as two:
-        outcome = await SimulatedRun(client, seconds=1.0).infer(candidate(one), candidate(two, model="other"))
+        outcome = await SimulatedRun(client, seconds=3.0).infer(candidate(one), candidate(two, model="other"))
     assert outcome.result.by.model_id == "other"
     assert outcome.failed_attempts == [("DEADLINE_EXCEEDED", "next_candidate")]
 
 
 async def test_second_address_is_called_when_the_first_hangs() -> None:
     idle = fake_expert()
-    async with open_client(attempt_seconds=0.2) as client, fake_expert(hang).serving() as one, idle.serving() as two:
+    async with open_client(attempt_seconds=1.0) as client, fake_expert(hang).serving() as one, idle.serving() as two:
         outcome = await SimulatedRun(client).infer(candidate(Endpoint(address=one, loaded=True), Endpoint(address=two)))
     assert len(idle.requests) == 1
     assert outcome.failed_attempts == [("DEADLINE_EXCEEDED", "retry")]
@@ -460,7 +460,7 @@ async def test_second_address_is_called_when_the_first_hangs() -> None:
 async def test_no_call_is_made_after_the_deadline_of_the_run() -> None:
     expert = fake_expert(hang)
     async with open_client() as client, expert.serving() as address, asyncio.timeout(15):
-        outcome = await SimulatedRun(client, seconds=0.3).infer(candidate(address))
+        outcome = await SimulatedRun(client, seconds=0.9).infer(candidate(address))
         assert outcome.result.failure.code == code_pb2.DEADLINE_EXCEEDED
         assert len(expert.requests) == 1
         assert "model of expert fake did not answer within 0." in outcome.result.failure.message
