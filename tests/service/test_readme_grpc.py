@@ -1,4 +1,4 @@
-"""The gRPC programs of README.md, run with stubs generated as it says, and without this repository."""
+"""The gRPC programs of gateway/README.md, run with stubs generated as it says, and without this repository."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from protos.hugginggpt.v1.task_pb2 import CatalogTask, TaskSpec
 from tests.fakes import ScriptedSelector
-from tests.readme import README, ROOT
+from tests.readme import ROOT
 from tests.support.api_keys import start_keyed_gateway
 from tests.support.certificates import Authority
 from tests.support.gateway import start_gateway
@@ -21,8 +21,9 @@ SELECTOR = ScriptedSelector([CatalogTask(spec=TaskSpec(name="summarization"))])
 
 
 def examples(language: str) -> list[str]:
-    """Examples of the README's section on gRPC."""
-    section = README.read_text(encoding="utf-8").partition("\n**gRPC.** ")[2].partition("\n**Agents.** ")[0]
+    """Examples of the page's section on gRPC."""
+    page = (ROOT / "gateway" / "README.md").read_text(encoding="utf-8")
+    section = page.partition("\n## gRPC\n")[2].partition("\n## ")[0]
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 

@@ -18,7 +18,9 @@ INVOICE = ROOT / "tests" / "data" / "invoice.png"
 
 
 def test_readme_example_prints_the_documented_output(local_stack: LocalStack, tmp_path: Path) -> None:
-    (program,) = re.findall(r"```python\n(from gateway\.client .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (program,) = re.findall(
+        r"```python\n(from gateway\.client .*?)```", (ROOT / "gateway" / "README.md").read_text(), re.DOTALL
+    )
     data = tmp_path / "tests"
     data.symlink_to(ROOT / "tests")
     done = subprocess.run(

@@ -1,0 +1,87 @@
+"""Commands and samples on Markdown pages: shell and Python parse, JSON and YAML load, named programs exist."""
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from typer.core import TyperGroup
+
+from gateway.cli.commands import app
+from tests.readme import ROOT
+
+pytestmark = [pytest.mark.needs("git"), pytest.mark.needs("bash")]
+
+LISTED = subprocess.run(["git", "ls-files", "*README.md", ".github/*.md"], cwd=ROOT, capture_output=True, check=True)
+PAGES = [Path(name) for name in LISTED.stdout.decode().splitlines()]
+MAKEFILES = [ROOT / "Makefile", ROOT / "docker" / "images.mk"]
+FRAGMENT = re.compile(r'^ *("usage"|- target:)|…')
+"""Samples that show a part of a document."""
+
+_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"(?:^|[|(&] *|-- )hugginggpt ((?:[a-z][a-z-]* ?)+)([^#|&)\n]*)", re.MULTILINE)
+
+
+def blocks(page: Path, language: str) -> Iterator[str]:
+    """Code blocks of a page in a language, without their indentation."""
+    for indent, found, text in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        if found == language:
+            yield re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_shell_commands_parse(page: Path) -> None:
+    for text in blocks(page, "sh"):
+        subprocess.run(["bash", "-n"], input=text, check=True, text=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_python_samples_compile(page: Path) -> None:
+    for text in blocks(page, "python"):
+        ast.parse(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_data_samples_load(page: Path) -> None:
+    for text in blocks(page, "json"):
+        if not FRAGMENT.search(text):
+            json.loads(text)
+    for text in blocks(page, "yaml"):
+        if not FRAGMENT.search(text):
+            list(yaml.safe_load_all(text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_named_commands_and_options_exist(page: Path) -> None:
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    assert [line for text in blocks(page, "sh") for line in _unknown_commands(text, root)] == []
+
+
+def _unknown_commands(text: str, root: TyperGroup) -> Iterator[str]:
+    for names, rest in _COMMAND.findall(text.replace("\\\n", " ")):
+        command: Any = root
+        for name in names.split():
+            if not isinstance(command, TyperGroup):
+                break
+            found = command.commands.get(name)
+            if found is None:
+                yield f"hugginggpt {names}"
+                break
+            command = found
+        options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+        written = re.sub(r"\"[^\"]*\"|'[^']*'", "", rest)
+        yield from (f"hugginggpt {names}{each}" for each in re.findall(r"--[a-z-]+", written) if each not in options)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_make_targets_exist(page: Path) -> None:
+    targets = {name for file in MAKEFILES for name in re.findall(r"^([a-z-]+):", file.read_text(), re.MULTILINE)}
+    named = {name for text in blocks(page, "sh") for name in re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)}
+    assert named - targets == set()
