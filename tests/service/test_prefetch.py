@@ -14,9 +14,9 @@ import pytest
 from experts.audio.voice_conversion import VOCODER
 from experts.diffusion.controlnet import BASE_MODELS
 from experts.host import load_context
+from experts.host.app import prefetch
 from experts.host.devices import Placements
 from experts.host.expert import Expert, build_offers, read_expert
-from experts.host.prefetch import prefetch
 from experts.vision.poses import PERSON_DETECTOR
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import ModelCard

@@ -13,10 +13,14 @@ import pytest
 from experts.host.active_calls import ActiveCall, ActiveCalls
 from experts.host.batch_composer import BatchComposer, QueuedCall
 from experts.host.batcher import MAX_RETRY_SECONDS, MIN_RETRY_SECONDS, BatchedResult, Batcher
+from experts.host.expert import Offer
 from experts.host.handler import Batching, Call, Handler
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import Meter, Pool
+from experts.host.model_slot import ModelSlot
 from experts.host.threads import ThreadSafeFuture
+from protos.hugginggpt.v1.model_pb2 import ModelCard
+from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded
 from tests.support.clock import Clock
 
@@ -106,6 +110,12 @@ class AsynchronousModel(Model):
         device = self.launch_held(items, call)
         device.released.set()
         return device
+
+
+class Manager:
+    """The part of a model manager that a model notifies when it is unloaded."""
+
+    def notify_change(self) -> None: ...
 
 
 class Callers:
@@ -503,3 +513,18 @@ async def test_asynchronous_model_without_launch_fails_its_calls(callers: Caller
     model.asynchronous = True
     with pytest.raises(NotImplementedError, match="Model is declared asynchronous"):
         await callers.submit(LoadedModel(model), "a")
+
+
+async def test_model_is_unloaded_after_its_launched_batches(callers: Callers) -> None:
+    model = AsynchronousModel()
+    model.close = lambda: model.steps.append(("close", []))  # type: ignore[method-assign]
+    slot = ModelSlot(Offer(TaskSpec(), ModelCard(), lambda model_id, device: model), callers.batcher, Manager())  # type: ignore[arg-type]
+    loaded = LoadedModel(model)
+    slot.set_loaded(loaded, 1, seconds=0.0)
+    tasks = await callers.submit_together(loaded, "a")
+    unloading = asyncio.create_task(slot.unload())
+    for _ in range(3):  # until its job is queued
+        await asyncio.sleep(0)
+    model.release_all()
+    await asyncio.gather(unloading, *tasks)
+    assert model.steps == [("launch", ["a"]), ("fetch", ["a"]), ("close", [])]
