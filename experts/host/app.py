@@ -1,4 +1,4 @@
-"""Expert process: called by each experts/<modality>/__main__.py."""
+"""Expert process, called by each experts/<modality>/__main__.py: serves, describes, or fetches the files of models."""
 
 import argparse
 import asyncio
