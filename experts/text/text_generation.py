@@ -8,8 +8,9 @@ from typing import Any
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import too_large_error
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.generation import Sampling, generate_tokens
+from experts.torch_host.generation import generate_tokens
 from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.sampling import Sampling
 from experts.torch_host.token_limits import MAX_CHARACTERS_PER_TOKEN, max_input_tokens
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition

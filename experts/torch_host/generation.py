@@ -1,33 +1,18 @@
 """Generates tokens for a batch of items of different lengths; each result is independent of the batch."""
 
-import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import Call, Parameters
+from experts.host.handler import Call
 from experts.torch_host.devices import inference_context
 from experts.torch_host.non_finite import build_score_checker
+from experts.torch_host.sampling import Sampling, build_sampler
 
 if TYPE_CHECKING:
     import torch
 
 _PROGRESS_SECONDS = 0.5
-_MAX_SEED = 2**53
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the next token is chosen: greedily at temperature 0, else sampled."""
-
-    temperature: float = 0.0
-    seed: int | None = None
-
-    @classmethod
-    def from_parameters(cls, parameters: Parameters) -> "Sampling":
-        """Reads the parameters temperature and seed of a task."""
-        return cls(float(parameters.get("temperature") or 0.0), parameters.get("seed"))
 
 
 def generate_tokens(
@@ -62,7 +47,7 @@ def generate_tokens(
     prompt_ids = batch.get("decoder_input_ids" if model.config.is_encoder_decoder else "input_ids")
     prompt_length = int(model.config.is_encoder_decoder) if prompt_ids is None else prompt_ids.shape[1]
     if sampling and sampling.temperature > 0:
-        options |= {"num_beams": 1, "logits_processor": [_sampler(model, sampling)]}
+        options |= {"num_beams": 1, "logits_processor": [build_sampler(model.generation_config, sampling)]}
     scores = build_score_checker()
     options["logits_processor"] = [scores, *options.get("logits_processor", ())]
     with inference_context(model_id):
@@ -113,45 +98,3 @@ def _stopping_criterion(call: Call, max_tokens: int) -> Any:
             return torch.full((len(input_ids),), call.cancelled, device=input_ids.device, dtype=torch.bool)
 
     return StopWhenCancelled()
-
-
-def _sampler(model: Any, sampling: Sampling) -> Any:
-    """Returns a processor that samples under argmax: logits plus Gumbel noise have their softmax as distribution.
-
-    Each row has its own random generator, because torch's default generator is shared by all threads.
-    """
-    import torch
-    from transformers import LogitsProcessor
-
-    warpers = _recommended_warpers(model, sampling.temperature)
-
-    def seed() -> int:
-        return secrets.randbelow(_MAX_SEED) if sampling.seed is None else sampling.seed
-
-    class Sampler(LogitsProcessor):
-        def __init__(self) -> None:
-            self._rows: list[torch.Generator] = []
-
-        def __call__(self, input_ids: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":
-            for warper in warpers:
-                scores = warper(input_ids, scores)
-            if not self._rows:
-                self._rows = [torch.Generator().manual_seed(seed()) for _ in range(len(scores))]
-            noise = [torch.rand(scores.shape[1], generator=row, dtype=torch.float64) for row in self._rows]
-            uniform = torch.stack(noise).clamp_(min=torch.finfo(torch.float64).tiny)
-            return scores - torch.log(-torch.log(uniform)).to(scores)
-
-    return Sampler()
-
-
-def _recommended_warpers(model: Any, temperature: float) -> list[Any]:
-    """Returns the model's recommended sampling processors, at the requested temperature."""
-    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-    recommended = model.generation_config
-    warpers: list[Any] = [TemperatureLogitsWarper(temperature)]
-    if recommended.top_k:
-        warpers.append(TopKLogitsWarper(recommended.top_k))
-    if recommended.top_p is not None and recommended.top_p < 1:
-        warpers.append(TopPLogitsWarper(recommended.top_p))
-    return warpers

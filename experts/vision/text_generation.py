@@ -26,7 +26,8 @@ def generate_text(
     recorder = _recorder()
     options = {"num_beams": 1, "logits_processor": [recorder], **options}
     rows = generate_tokens(model, inputs, call, max_new_tokens=max_new_tokens, model_id=model_id, **options)
-    return [GeneratedText(tokens, recorder.probability(row, len(tokens) + 1)) for row, tokens in enumerate(rows)]
+    scores = recorder.probabilities([len(tokens) + 1 for tokens in rows])
+    return [GeneratedText(tokens, score) for tokens, score in zip(rows, scores, strict=True)]
 
 
 def _recorder() -> Any:
@@ -37,15 +38,16 @@ def _recorder() -> Any:
     class Recorder(LogitsProcessor):
         def __init__(self) -> None:
             self._steps: list[torch.Tensor] = []
+            """Log-probability of each row by step; on the device, because a copy would wait for it at each token."""
 
         def __call__(self, input_ids: "torch.Tensor", scores: "torch.Tensor") -> "torch.Tensor":  # noqa: ARG002
-            self._steps.append(scores.float().log_softmax(-1).amax(-1).cpu())
+            self._steps.append(scores.float().log_softmax(-1).amax(-1))
             return scores
 
-        def probability(self, row: int, steps: int) -> float:
-            """Returns the probability of the first steps, or of all if fewer; the last token ends the text."""
-            logs = [float(step[row]) for step in self._steps[:steps]]
-            return float(torch.tensor(logs).sum().exp())
+        def probabilities(self, counts: Sequence[int]) -> list[float]:
+            """Returns the probability of each row's first steps, or of all if fewer; the last token ends the text."""
+            logs = torch.stack(self._steps, dim=1).cpu()
+            return [float(row[:count].sum().exp()) for row, count in zip(logs, counts, strict=True)]
 
     return Recorder()
 

@@ -1,6 +1,5 @@
-"""Shared code of the torch modalities: batches, sampling, labels, devices."""
+"""Shared code of the torch modalities: batches, generation, labels, devices."""
 
-from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +8,9 @@ import pytest
 
 from experts.torch_host.classification import top_labels
 from experts.torch_host.devices import TorchDevices, find_device, inference_context, select_dtype
-from experts.torch_host.generation import Sampling, _sampler, generate_tokens
+from experts.torch_host.generation import generate_tokens
 from experts.torch_host.padding import pad_rows, run_in_passes
+from experts.torch_host.sampling import Sampling
 from services.common.errors import FailedPrecondition, ModelFailed, OutOfMemory
 
 pytestmark = pytest.mark.slow
@@ -102,30 +102,6 @@ def test_scores_that_are_not_finite_fail_the_model() -> None:
         top_labels([float("nan"), 0.5], ["a", "b"])
 
 
-class ConstantModel:
-    """A model whose next token is always 0, 1 or 2 with the same probabilities."""
-
-    class config:  # noqa: N801  # as models have it
-        is_encoder_decoder = False
-
-    class generation_config:  # noqa: N801
-        top_k, top_p = 0, None
-
-
-def test_samples_follow_the_models_distribution() -> None:
-    expected = torch.tensor([0.5, 0.3, 0.2])
-    scores = expected.log().repeat(4000, 1)
-    noisy = _sampler(ConstantModel(), Sampling(temperature=1.0))(None, scores)
-    counts = Counter(noisy.argmax(-1).tolist())
-    assert [counts[token] / 4000 for token in range(3)] == pytest.approx(expected.tolist(), abs=0.04)
-
-
-def test_low_temperature_samples_the_most_likely_token() -> None:
-    scores = torch.tensor([0.5, 0.3, 0.2]).log().repeat(200, 1)
-    noisy = _sampler(ConstantModel(), Sampling(temperature=0.01, seed=3))(None, scores)
-    assert set(noisy.argmax(-1).tolist()) == {0}
-
-
 def test_full_gpu_is_reported_in_plain_text() -> None:
     with pytest.raises(OutOfMemory), inference_context("org/name"):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -210,9 +186,9 @@ def test_cancelled_call_stops_generating(language_model: Any) -> None:
 
 def test_seeded_sample_is_independent_of_its_batch(language_model: Any) -> None:
     def sampled(*rows: list[int]) -> list[list[int]]:
-        fractions = Sampling(temperature=1.0, seed=5)
+        sampling = Sampling(temperature=1.0, seed=5)
         return generate_tokens(
-            language_model, prompt(*rows), FakeCall(), max_new_tokens=12, sampling=fractions, pad_token_id=0
+            language_model, prompt(*rows), FakeCall(), max_new_tokens=12, sampling=sampling, pad_token_id=0
         )
 
     (alone,) = sampled([3, 4])

@@ -1,6 +1,8 @@
 """Post-processing of the vision expert: groups, overlaps, sizes, drawings and labels."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from PIL import Image
 from experts.vision.image_batches import fit_size, run_in_groups
 from experts.vision.masks import suppress_overlaps
 from experts.vision.overlays import Detection, count_labels, draw_boxes, draw_segments, pluralize
+from experts.vision.text_generation import GeneratedText, generate_text
 
 pytestmark = pytest.mark.slow
 
@@ -80,3 +83,54 @@ def test_segments_are_drawn_on_a_copy() -> None:
     assert image.getcolors() == [(64 * 64, (255, 255, 255))]
     assert overlay.getpixel((1, 63)) == (255, 255, 255)
     assert overlay.getpixel((1, 1)) != (255, 255, 255)
+
+
+class ScriptedModel:
+    """A model whose next token has the probability 0.5 at each step, and ends the text after two tokens."""
+
+    device, dtype = torch.device("cpu"), torch.float32
+    config = SimpleNamespace(is_encoder_decoder=False)
+    generation_config = SimpleNamespace(eos_token_id=2)
+
+    def generate(
+        self, *, input_ids: torch.Tensor, max_new_tokens: int, logits_processor: Sequence[Any], **_: Any
+    ) -> torch.Tensor:
+        for step in range(max_new_tokens):
+            scores = torch.full((len(input_ids), 3), 0.25)
+            scores[:, 2 if step >= 2 else 1] = 0.5
+            scores = scores.log()
+            for processor in logits_processor:
+                scores = processor(input_ids, scores)
+            input_ids = torch.cat([input_ids, scores.argmax(-1, keepdim=True)], dim=1)
+        return input_ids
+
+
+def generate_scripted(max_new_tokens: int) -> list[GeneratedText]:
+    inputs = {"input_ids": torch.tensor([[0], [0]])}
+    return generate_text(ScriptedModel(), inputs, ActiveCall(), max_new_tokens=max_new_tokens, model_id="org/name")
+
+
+def test_probability_of_a_text_includes_the_token_that_ends_it() -> None:
+    first, second = generate_scripted(5)
+    assert first.tokens == [1, 1]
+    assert first.score == pytest.approx(0.125)
+    assert second == first
+
+
+def test_probability_of_a_text_cut_short_is_that_of_its_tokens() -> None:
+    first, _ = generate_scripted(2)
+    assert first.tokens == [1, 1]
+    assert first.score == pytest.approx(0.25)
+
+
+def test_scores_of_generated_tokens_are_copied_from_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[torch.Tensor] = []
+    copy = torch.Tensor.cpu
+
+    def counted(tensor: torch.Tensor) -> torch.Tensor:
+        copies.append(tensor)
+        return copy(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "cpu", counted)
+    generate_scripted(20)
+    assert len(copies) == 1
