@@ -20,6 +20,8 @@ HYPOTHESIS = "This is a sound of {}."
 
 _DEFAULT_WINDOW_SECONDS = 30.0
 _FRAMES_PER_SECOND = 100
+_AUDIOSET_CLASSES = 527
+"""Classes of AudioSet, whose recordings have several labels; the configuration of AST does not state that."""
 _MAX_SAMPLES = 16_000 * 120
 """Samples in one forward pass."""
 
@@ -51,12 +53,15 @@ class ClassificationItem:
 
 
 class Classifier(TorchHandler):
+    """Classifies recordings by the classes of the model."""
+
     batching = Batching()
 
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any) -> None:
         super().__init__(checkpoint, model)
         self._features, self._rate = features, int(features.sampling_rate)
-        self._labels, self._is_multi_label = label_names(model.config), is_multi_label(model.config)
+        self._labels = label_names(model.config)
+        self._is_multi_label = is_multi_label(model.config) or len(self._labels) == _AUDIOSET_CLASSES
         self._window_samples = int(_window_seconds(features) * self._rate)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> ClassificationItem:
@@ -91,6 +96,8 @@ class ZeroShotItem:
 
 
 class ZeroShotClassifier(TorchHandler):
+    """Classifies recordings by the labels in the request."""
+
     batching = Batching()
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:

@@ -49,6 +49,8 @@ class TranscriptionItem:
 
 
 class CtcTranscriber(TorchHandler):
+    """Recognizes speech with one forward pass per window."""
+
     batching = Batching()
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:

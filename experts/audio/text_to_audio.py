@@ -47,6 +47,8 @@ def text_to_audio(model_id: str, device: str) -> Handler:
 
 
 class MusicGenerator(TorchHandler):
+    """Generates music and sounds."""
+
     batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any) -> None:

@@ -44,6 +44,8 @@ def voice_activity_detection(model_id: str, device: str) -> Handler:
 
 
 class VoiceActivityDetector(TorchHandler):
+    """Locates speech in recordings."""
+
     batching = Batching()
 
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any) -> None:

@@ -90,6 +90,8 @@ class ConversionItem:
 
 
 class VoiceConverter(TorchHandler):
+    """Changes the voice of a recording."""
+
     batching = UNBATCHED
 
     def __init__(self, checkpoint: Checkpoint, model: Any, features: Any, vocoder: Any) -> None:

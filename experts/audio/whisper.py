@@ -49,6 +49,8 @@ class Transcription:
 
 
 class WhisperTranscriber(TorchHandler):
+    """Recognizes speech by generating text window by window."""
+
     batching = Batching()
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:

@@ -5,13 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from transformers import ClapFeatureExtractor, Wav2Vec2FeatureExtractor, WhisperFeatureExtractor
+import torch
+from transformers import (
+    ClapFeatureExtractor,
+    Wav2Vec2Config,
+    Wav2Vec2FeatureExtractor,
+    Wav2Vec2ForSequenceClassification,
+    WhisperFeatureExtractor,
+)
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
-from experts.audio.classification import audio_classification, zero_shot_audio_classification
+from experts.audio.classification import Classifier, audio_classification, zero_shot_audio_classification
 from experts.audio.transcription import automatic_speech_recognition
 from experts.audio.voice_activity import voice_activity_detection
 from experts.host.handler import Handler, Parameters
+from experts.torch_host.checkpoint import Checkpoint
 from tests.tiny import TinyModels
 from tests.tiny.audio_files import HIGH, LOW, make_tone, make_tones, to_wav
 from tests.tiny.whisper import UTTERANCES
@@ -120,3 +128,18 @@ def test_whisper_encodes_a_window_once_to_detect_its_language_and_to_transcribe_
     languages = [handler.finish(raw)["details"]["language"] for raw in handler.run(items, CALL)]
     assert languages == ["en", "fr"]
     assert encoded == [2]
+
+
+def test_classes_of_audioset_are_independent(tiny_models: TinyModels) -> None:
+    """AudioSet has 527 classes, and a recording may have several; the configuration of AST does not state it."""
+    folder = tiny_models.build("audio", "tiny/pitches")
+    config = Wav2Vec2Config.from_pretrained(folder)
+    config.id2label = {number: f"class {number}" for number in range(527)}
+    model = Wav2Vec2ForSequenceClassification(config).eval()
+    torch.nn.init.zeros_(model.classifier.weight)
+    torch.nn.init.constant_(model.classifier.bias, 9.0)
+    checkpoint = Checkpoint("tiny/audioset", folder, "", torch.device("cpu"), torch.float32)
+    handler = Classifier(checkpoint, model, Wav2Vec2FeatureExtractor.from_pretrained(folder))
+    item = handler.prepare({"audio": to_wav(SOUNDS[0])}, {"top_k": 2})
+    labels = handler.finish(handler.run([item], CALL)[0])["labels"]
+    assert [label["score"] > 0.99 for label in labels] == [True, True]
