@@ -25,6 +25,8 @@ _MAX_DIFFUSION_PIXELS = 512 * 512
 _TILE, _MARGIN = 256, 16
 """Side of a tile in pixels, and the margin that it shares with its neighbours to avoid visible seams."""
 _DIFFUSION_FACTOR = 4
+_DECODER_TILE = 256
+"""Side of the tiles that the diffusion pipeline decodes, in pixels of the input; they overlap by a quarter."""
 _SIDE_MULTIPLE = 8
 """Sides of the diffusion pipeline's input are multiples of this."""
 _SEED = 0
@@ -45,6 +47,13 @@ def image_super_resolution(model_id: str, device: str) -> Handler:
 
 class DiffusionUpscaler(DiffusionHandler):
     """Enlarges a small picture four times by diffusion."""
+
+    def __init__(self, checkpoint: Checkpoint, model: Any) -> None:
+        super().__init__(checkpoint, model)
+        # The decoder's attention is over all pixels of the input; in larger tiles it needs more memory than GPUs have.
+        model.vae.enable_tiling()
+        model.vae.tile_latent_min_size = _DECODER_TILE
+        model.vae.tile_sample_min_size = _DECODER_TILE * _DIFFUSION_FACTOR
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
         media = inputs["image"]

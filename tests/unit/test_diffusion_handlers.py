@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from experts.diffusion.generation import DiffusionHandler, GeneratedPicture, GenerationItem
@@ -13,6 +14,7 @@ from experts.diffusion.image_size import ModelResolution, Size
 from experts.diffusion.inpainting import binarize
 from experts.diffusion.maps.depth import compute_normals
 from experts.diffusion.maps.poses import to_openpose
+from experts.diffusion.super_resolution import DiffusionUpscaler, image_super_resolution
 from experts.diffusion.tasks import TASKS
 from experts.diffusion.text_to_image import text_to_image
 from experts.host.media import open_image
@@ -79,6 +81,24 @@ def test_non_finite_picture_is_a_model_failure(handler: DiffusionHandler) -> Non
         handler.finish(
             GeneratedPicture(np.full((8, 8, 3), np.nan), is_blocked=False, item=GenerationItem({}, 0, "picture.png"))
         )
+
+
+def test_upscaler_decodes_a_large_picture_in_tiles(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_models.build("diffusion", "tiny/upscaler")
+    upscaler = image_super_resolution("tiny/upscaler", "cpu")
+    assert isinstance(upscaler, DiffusionUpscaler)
+    vae, sides = upscaler.model.vae, list[int]()
+    decode = vae.decoder.forward
+
+    def record(latents: Any) -> Any:
+        sides.append(max(latents.shape[2:]))
+        return decode(latents)
+
+    monkeypatch.setattr(vae.decoder, "forward", record)
+    with torch.inference_mode():
+        decoded = vae.decode(torch.zeros(1, 4, 300, 200)).sample
+    assert decoded.shape == (1, 3, 1200, 800)
+    assert max(sides) == 256
 
 
 @pytest.mark.parametrize(
