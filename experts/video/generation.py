@@ -28,6 +28,8 @@ _SEED_LIMIT = 2**53
 _MAX_PROMPT_CHARACTERS = 5_000
 _NEEDS_SIZE = "StableVideoDiffusion"
 """A pipeline that distorts an image to the requested size."""
+_FLOAT32_DECODER = "Wan"
+"""Pipelines whose VAE runs in float32, as its model card advises."""
 _SIZE_MULTIPLE = 64
 """Sides of a generated video are multiples of this."""
 _OPTIONS = ("num_frames", "num_inference_steps", "guidance_scale")
@@ -131,10 +133,13 @@ class VideoGenerator(PipelineHandler):
 
 
 def _load(model_id: str, device: str, required: str) -> tuple[Checkpoint, Any]:
+    import torch
     from diffusers import DiffusionPipeline
 
     checkpoint = fetch_pipeline(model_id, device)
     pipeline = load_pipeline(checkpoint, DiffusionPipeline)
+    if type(pipeline).__name__.startswith(_FLOAT32_DECODER):
+        pipeline.vae.to(torch.float32)
     if required not in inspect.signature(type(pipeline).__call__).parameters:
         raise FailedPrecondition(
             f"{model_id} is a {type(pipeline).__name__}, which has no input {required}",

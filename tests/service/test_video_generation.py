@@ -13,6 +13,7 @@ from PIL import Image
 from experts.host.handler import Media
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.pipelines import CallCancelledError, ProgressBar
+from experts.video import generation
 from experts.video.frames import encode_video
 from experts.video.generation import VideoGenerator
 from services.common.errors import InvalidRequest
@@ -118,6 +119,20 @@ def test_i2vgen_video_plays_at_the_rate_that_the_model_was_conditioned_on() -> N
     checkpoint = Checkpoint("ali-vilab/i2vgen-xl", Path(), "", torch.device("cpu"), torch.float32)
     outputs = VideoGenerator(checkpoint, I2VGenXLPipeline()).finish((np.zeros((2, 16, 16, 3), np.float32), "video"))
     assert decode_frames(outputs["video"])[1] == 16.0
+
+
+def test_wan_decodes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WanPipeline:
+        vae = torch.nn.Conv3d(1, 1, 1, dtype=torch.bfloat16)
+
+        def __call__(self, prompt: str, num_frames: int = 81, num_inference_steps: int = 50) -> Any:
+            raise NotImplementedError
+
+    checkpoint = Checkpoint("Wan-AI/Wan", Path(), "", torch.device("cpu"), torch.bfloat16)
+    monkeypatch.setattr(generation, "fetch_pipeline", lambda *_: checkpoint)
+    monkeypatch.setattr(generation, "load_pipeline", lambda *_: WanPipeline())
+    generation.text_to_video("Wan-AI/Wan", "cpu")
+    assert WanPipeline.vae.weight.dtype == torch.float32
 
 
 def test_progress_bar_raises_for_a_cancelled_call() -> None:
