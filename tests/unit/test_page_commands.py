@@ -14,6 +14,7 @@ import yaml
 from typer.core import TyperGroup
 
 from gateway.cli.commands import app
+from services.selector import routing_table
 from tests.readme import ROOT
 
 pytestmark = [pytest.mark.needs("git"), pytest.mark.needs("bash")]
@@ -85,3 +86,10 @@ def test_make_targets_exist(page: Path) -> None:
     targets = {name for file in MAKEFILES for name in re.findall(r"^([a-z-]+):", file.read_text(), re.MULTILINE)}
     named = {name for text in blocks(page, "sh") for name in re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)}
     assert named - targets == set()
+
+
+def test_routing_rules_of_the_selector_page_are_valid(tmp_path: Path) -> None:
+    (rules,) = blocks(Path("services/selector/README.md"), "yaml")
+    (tmp_path / "routes.yaml").write_text(rules.replace("scores: scores.yaml", ""))
+    table = routing_table.read(tmp_path / "routes.yaml")
+    assert {"text-classification", "object-detection", "text-to-speech"} == set(table.routes)
