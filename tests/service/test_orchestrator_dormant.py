@@ -246,8 +246,8 @@ async def test_start_longer_than_the_time_left_is_not_waited_for(
 
 async def test_wait_for_a_start_ends_with_the_time_left(client: ExpertClient, catalogue: Catalogue) -> None:
     dormant = catalogue.selected = catalogue.dormant_candidate(start=0.1)
-    async with serve_expert() as address, asyncio.timeout(5):
-        outcome = await SimulatedRun(client, seconds=1).infer(
+    async with serve_expert() as address, asyncio.timeout(15):
+        outcome = await SimulatedRun(client, seconds=3).infer(
             dormant, candidate(address, model="other"), reselect=catalogue.reselect
         )
         assert outcome.result.by.model_id == "other"
