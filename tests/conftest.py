@@ -12,6 +12,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from services.common.channel import connect
 from services.common.server import Register, serving
+from services.local.ports import free_address
 
 pytest_plugins = [
     "tests.support.required_programs",  # before those that import it
@@ -40,6 +41,12 @@ async def serve() -> AsyncIterator[Serve]:
             return await stack.enter_async_context(connect(f"127.0.0.1:{running.port}"))
 
         yield start
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    """A free port that the system assigns to no other server, unlike that of the plugin's fixture of this name."""
+    return int(free_address("127.0.0.1:0", option="port").rpartition(":")[2])
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from services.local.ports import free_address
 from tests.support.required_programs import find_program, require
 
 PASSWORD = "of-the-tests"  # of a server that exists only during the tests
@@ -139,9 +139,8 @@ def _initialize(programs: Path, folder: Path, as_user: list[str]) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free port that the system assigns to no other server, so that it stays free between starts, too."""
+    return int(free_address("127.0.0.1:0", option="port").rpartition(":")[2])
 
 
 def _wait_until_ready(programs: Path, port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
