@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from experts.audio.features import Window, extract_window, run_windows, stack_features, sum_seconds
+from experts.audio.features import Window, extract_window, launch_windows, stack_features, sum_seconds
 from experts.audio.waveforms import decode_samples, split_windows
 from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
@@ -13,8 +13,11 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 from services.common.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import torch
 
 HYPOTHESIS = "This is a sound of {}."
 
@@ -72,14 +75,18 @@ class Classifier(TorchHandler):
     def cost(self, item: ClassificationItem) -> float:
         return sum_seconds(item.windows, self._rate)
 
-    def run(self, items: Sequence[ClassificationItem], call: Call) -> list[tuple[list[float], int]]:
-        def compute(windows: Sequence[Window]) -> list[list[float]]:
+    def compute(self, items: Sequence[ClassificationItem], call: Call) -> ReadResults:
+        def forward(windows: Sequence[Window]) -> "torch.Tensor":
             with inference_context(self.model_id):
-                logits = self.model(**stack_features(windows, self.model)).logits
-            return to_probabilities(logits, multi_label=self._is_multi_label)
+                return copy_to_host(self.model(**stack_features(windows, self.model)).logits)
 
-        scores = run_windows([item.windows for item in items], compute, call, max_samples=_MAX_SAMPLES)
-        return [(_weighted_mean(rows, item.windows), item.top_k) for rows, item in zip(scores, items, strict=False)]
+        passes = launch_windows([item.windows for item in items], forward, call, max_samples=_MAX_SAMPLES)
+
+        def read() -> list[tuple[list[float], int]]:
+            scores = passes.read(lambda _, logits: to_probabilities(logits, multi_label=self._is_multi_label))
+            return [(_weighted_mean(rows, item.windows), item.top_k) for rows, item in zip(scores, items, strict=False)]
+
+        return read
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
         scores, top_k = raw
@@ -93,6 +100,8 @@ class ZeroShotItem:
 
     windows: list[Window]
     labels: list[str]
+    tokens: Any
+    """The labels' hypotheses, tokenized as a batch."""
 
 
 class ZeroShotClassifier(TorchHandler):
@@ -116,27 +125,32 @@ class ZeroShotClassifier(TorchHandler):
             )
         samples = decode_samples(inputs["audio"], self._rate, max_seconds=MAX_SECONDS)
         parts = split_windows(samples, self._window_samples)
-        return ZeroShotItem([extract_window(self._features, part) for part in parts], labels)
+        texts = [HYPOTHESIS.format(label) for label in labels]
+        tokens = self._tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        return ZeroShotItem([extract_window(self._features, part) for part in parts], labels, tokens)
 
     def cost(self, item: ZeroShotItem) -> float:
         return sum_seconds(item.windows, self._rate)
 
-    def run(self, items: Sequence[ZeroShotItem], call: Call) -> list[tuple[list[float], list[str]]]:
-        def compute(windows: Sequence[Window]) -> list[list[float]]:
+    def compute(self, items: Sequence[ZeroShotItem], call: Call) -> ReadResults:
+        def forward(windows: Sequence[Window]) -> "torch.Tensor":
             features = stack_features(windows, self.model)
             with inference_context(self.model_id):
                 embeddings = self._embed(self.model.audio_model(**_audio_inputs(features)), "audio_projection")
-            rows: list[list[float]] = (embeddings @ text_embeddings.T * self.model.logit_scale_a.exp()).float().tolist()
-            return rows
+                return copy_to_host(embeddings @ text_embeddings.T * self.model.logit_scale_a.exp())
 
-        texts = [HYPOTHESIS.format(label) for label in items[0].labels]  # all items have the same parameters
-        tokens = self._tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        tokens = move_to_device(items[0].tokens, self.model)  # all items have the same parameters
         with inference_context(self.model_id):
-            text_embeddings = self._embed(
-                self.model.text_model(**move_to_device(tokens, self.model)), "text_projection"
-            )
-        results = run_windows([item.windows for item in items], compute, call, max_samples=_MAX_SAMPLES)
-        return [(_weighted_mean(rows, item.windows), item.labels) for rows, item in zip(results, items, strict=False)]
+            text_embeddings = self._embed(self.model.text_model(**tokens), "text_projection")
+        passes = launch_windows([item.windows for item in items], forward, call, max_samples=_MAX_SAMPLES)
+
+        def read() -> list[tuple[list[float], list[str]]]:
+            logits: list[list[list[float]]] = passes.read(lambda _, rows: rows.tolist())
+            return [
+                (_weighted_mean(rows, item.windows), item.labels) for rows, item in zip(logits, items, strict=False)
+            ]
+
+        return read
 
     def finish(self, raw: tuple[list[float], list[str]]) -> Outputs:
         import torch

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from experts.audio.features import Window, extract_window, run_windows, stack_features, sum_seconds
+from experts.audio.features import Window, extract_window, launch_windows, stack_features, sum_seconds
 from experts.audio.transcript import SpeechSegment, build_outputs
 from experts.audio.waveforms import decode_samples, is_silent
 from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.non_finite import require_finite
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
     from numpy.typing import NDArray
 
     Samples = NDArray[np.float32]
@@ -69,21 +70,33 @@ class CtcTranscriber(TorchHandler):
         """Returns the seconds of its windows, which overlap; silence costs nothing."""
         return sum_seconds(item.windows, self._rate)
 
-    def run(self, items: Sequence[TranscriptionItem], call: Call) -> list[tuple[list[Frames], TranscriptionItem]]:
-        def compute(windows: Sequence[CoreWindow]) -> list[Frames]:
+    def compute(self, items: Sequence[TranscriptionItem], call: Call) -> ReadResults:
+        import torch
+
+        def forward(windows: Sequence[CoreWindow]) -> "torch.Tensor":
+            """Returns the probability and the number of the most likely token of each frame."""
             with inference_context(self.model_id):
                 logits = self.model(**stack_features(windows, self.model)).logits
-                scores, tokens = require_finite(logits.float(), self.model_id).softmax(-1).max(-1)
-            rows = zip(windows, tokens.tolist(), scores.tolist(), strict=True)
-            return [_core_frames(window, list(zip(row, score, strict=True))) for window, row, score in rows]
+                scores, tokens = logits.float().softmax(-1).max(-1)
+                return copy_to_host(torch.stack((scores, tokens)))
 
-        frames = run_windows([item.windows for item in items], compute, call, max_samples=_MAX_SAMPLES)
-        return list(zip(frames, items, strict=False))
+        passes = launch_windows([item.windows for item in items], forward, call, max_samples=_MAX_SAMPLES)
+
+        def read() -> list[tuple[list[Frames], TranscriptionItem]]:
+            return list(zip(passes.read(self._read_frames), items, strict=False))
+
+        return read
 
     def finish(self, raw: tuple[list[Frames], TranscriptionItem]) -> Outputs:
         windows, item = raw
         frames = [frame for window in windows for frame in window]
         return build_outputs(list(self._segments(frames, item.seconds / max(1, len(frames)))), {})
+
+    def _read_frames(self, windows: Sequence[CoreWindow], output: "torch.Tensor") -> list[Frames]:
+        """Returns the frames of each window's core; logits that are not finite have no finite probability."""
+        scores, tokens = require_finite(output, self.model_id)
+        rows = zip(windows, tokens.int().tolist(), scores.tolist(), strict=True)
+        return [_core_frames(window, list(zip(row, score, strict=True))) for window, row, score in rows]
 
     def _windows(self, samples: "Samples") -> list[CoreWindow]:
         core, margin = int(_CORE_SECONDS * self._rate), int(_MARGIN_SECONDS * self._rate)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from experts.host.handler import Call
 from experts.torch_host.generation import move_to_device
-from experts.torch_host.padding import run_in_passes
+from experts.torch_host.padding import Passes, launch_passes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +32,6 @@ class Window:
 
 
 W = TypeVar("W", bound=Window)
-R = TypeVar("R")
 
 
 def extract_window(extractor: Any, samples: "Samples") -> Window:
@@ -54,13 +53,10 @@ def stack_features(windows: Sequence[Window], model: Any) -> "dict[str, torch.Te
     return move_to_device({name: torch.cat([window.features[name] for window in windows]) for name in names}, model)
 
 
-def run_windows(
-    items: Sequence[Sequence[W]], compute: Callable[[Sequence[W]], Sequence[R]], call: Call, *, max_samples: int
-) -> list[list[R]]:
-    """Returns compute's result for each window of each item, in passes of at most max_samples.
-
-    Returns an empty list if the call is cancelled meanwhile.
-    """
+def launch_windows(
+    items: Sequence[Sequence[W]], forward: "Callable[[Sequence[W]], torch.Tensor]", call: Call, *, max_samples: int
+) -> "Passes[W, torch.Tensor]":
+    """Runs each window of each item in passes over windows of one shape, without reading the outputs."""
 
     def length(window: W) -> int:
         return window.length
@@ -68,7 +64,7 @@ def run_windows(
     def shape(window: W) -> Hashable:
         return window.shape
 
-    return run_in_passes(items, length, compute, call, max_tokens=max_samples, kind=shape)
+    return launch_passes(items, length, forward, call, max_tokens=max_samples, kind=shape)
 
 
 def sum_seconds(windows: Sequence[Window], rate: int) -> float:

@@ -3,17 +3,20 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from experts.audio.features import Window, extract_window, run_windows, stack_features, sum_seconds
+from experts.audio.features import Window, extract_window, launch_windows, stack_features, sum_seconds
 from experts.audio.transcript import NO_SPEECH
 from experts.audio.waveforms import decode_samples, is_silent, split_windows
 from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import label_names
 from experts.torch_host.devices import inference_context
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 from services.common.errors import ModelFailed
+
+if TYPE_CHECKING:
+    import torch
 
 _WINDOW_SECONDS = 30.0
 _MAX_GAP = 0.3
@@ -64,15 +67,19 @@ class VoiceActivityDetector(TorchHandler):
         """Returns the seconds of its windows; silence costs nothing."""
         return sum_seconds(item.windows, self._rate)
 
-    def run(self, items: Sequence[DetectionItem], call: Call) -> list[tuple[list[list[float]], DetectionItem]]:
-        def compute(windows: Sequence[Window]) -> list[list[float]]:
+    def compute(self, items: Sequence[DetectionItem], call: Call) -> ReadResults:
+        def forward(windows: Sequence[Window]) -> "torch.Tensor":
             with inference_context(self.model_id):
                 logits = self.model(**stack_features(windows, self.model)).logits.float()
-            rows: list[list[float]] = self._speech_probabilities(logits).tolist()
-            return rows
+                return copy_to_host(self._speech_probabilities(logits))
 
-        scores = run_windows([item.windows for item in items], compute, call, max_samples=_MAX_SAMPLES)
-        return list(zip(scores, items, strict=False))
+        passes = launch_windows([item.windows for item in items], forward, call, max_samples=_MAX_SAMPLES)
+
+        def read() -> list[tuple[list[list[float]], DetectionItem]]:
+            scores: list[list[list[float]]] = passes.read(lambda _, rows: rows.tolist())
+            return list(zip(scores, items, strict=False))
+
+        return read
 
     def finish(self, raw: tuple[list[list[float]], DetectionItem]) -> Outputs:
         scores, item = raw

@@ -9,7 +9,7 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import generate_tokens, move_to_device
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 from experts.video.frames import sample_frames
 from services.common.errors import FailedPrecondition
 
@@ -70,14 +70,18 @@ class VideoClassifier(TorchHandler):
     def cost(self, item: Clip) -> float:
         return float(item.pixels.shape[1])
 
-    def run(self, items: Sequence[Clip], call: Call) -> list[tuple[list[float], int]]:  # noqa: ARG002  # one pass
+    def compute(self, items: Sequence[Clip], call: Call) -> ReadResults:  # noqa: ARG002  # one pass
         import torch
 
         batch = {"pixel_values": torch.cat([item.pixels for item in items])}
         with inference_context(self.model_id):
-            logits = self.model(**move_to_device(batch, self.model)).logits
-        rows = to_probabilities(logits, multi_label=self._several)
-        return [(row, item.parameters["top_k"]) for row, item in zip(rows, items, strict=True)]
+            logits = copy_to_host(self.model(**move_to_device(batch, self.model)).logits)
+
+        def read() -> list[tuple[list[float], int]]:
+            rows = to_probabilities(logits, multi_label=self._several)
+            return [(row, item.parameters["top_k"]) for row, item in zip(rows, items, strict=True)]
+
+        return read
 
     def finish(self, raw: tuple[list[float], int]) -> Outputs:
         scores, top_k = raw
