@@ -1,13 +1,14 @@
 """LangGraph with the benchmark's plans: python -m tests.bench.peers.with_langgraph ADDRESS.
 
-ADDRESS is that of the scripted services. Each plan is built and compiled as a graph of its own: one node per task,
-which selects and calls its model, and one for the response. Without a checkpointer, nothing is stored.
+ADDRESS is that of the scripted services. Each plan is built and compiled as a graph of its own: two nodes per task and
+one for the response. Models are selected for all tasks in the first step; a task calls its model once its inputs exist.
+A graph is compiled before it runs, so it waits for the whole plan. Without a checkpointer, nothing is stored.
 """
 
 import asyncio
 import operator
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypedDict
 
 import grpc
@@ -27,9 +28,10 @@ from tests.bench.shapes import Script
 
 
 class State(TypedDict):
-    """State of a graph: outputs by task."""
+    """State of a graph: selected models and outputs, by task."""
 
-    done: Annotated[dict[int, Value], operator.or_]
+    models: Annotated[dict[int, str], operator.or_]
+    outputs: Annotated[dict[int, Value], operator.or_]
 
 
 Node = Callable[[State], Awaitable[dict[str, Any]]]
@@ -46,18 +48,35 @@ class Graphs:
 
     async def run(self, script: Script) -> None:
         planned = self._planner.Plan(requests.plan(script.request), timeout=TIMEOUT_SECONDS)
+        graph = StateGraph(State)
+        needed = set[int]()
         tasks = [event.task async for event in planned if event.HasField("task")]
-        graph = _compiled(tasks, lambda task: self._step(task, script.request), self._answer(script.request))
-        await graph.ainvoke({"done": {}}, {"recursion_limit": len(tasks) + 2})
+        for task in tasks:
+            needs = requests.needs(task)
+            needed.update(needs)
+            graph.add_node(f"select {task.id}", self._select(task, script.request))
+            graph.add_node(f"infer {task.id}", self._infer(task))
+            graph.add_edge(START, f"select {task.id}")
+            graph.add_edge([f"select {task.id}", *(f"infer {need}" for need in needs)], f"infer {task.id}")
+        graph.add_node("answer", self._answer(script.request))
+        graph.add_edge([f"infer {task.id}" for task in tasks if task.id not in needed], "answer")
+        graph.add_edge("answer", END)
+        await graph.compile().ainvoke({"models": {}, "outputs": {}}, {"recursion_limit": len(tasks) + 3})
 
-    def _step(self, task: Task, request: str) -> Node:
-        async def step(state: State) -> dict[str, Any]:
-            chosen = await self._selector.Select(requests.select(task, request), timeout=TIMEOUT_SECONDS)
-            call = requests.infer(task, chosen.candidates[0].candidate.model_id, state["done"])
+    def _select(self, task: Task, request: str) -> Node:
+        async def select(_: State) -> dict[str, Any]:
+            selected = await self._selector.Select(requests.select(task, request), timeout=TIMEOUT_SECONDS)
+            return {"models": {task.id: selected.candidates[0].candidate.model_id}}
+
+        return select
+
+    def _infer(self, task: Task) -> Node:
+        async def infer(state: State) -> dict[str, Any]:
+            call = requests.infer(task, state["models"][task.id], state["outputs"])
             reply = await self._expert.Infer(call, timeout=TIMEOUT_SECONDS)
-            return {"done": {task.id: reply.outputs["text"]}}
+            return {"outputs": {task.id: reply.outputs["text"]}}
 
-        return step
+        return infer
 
     def _answer(self, request: str) -> Node:
         async def answer(_: State) -> dict[str, Any]:
@@ -66,19 +85,6 @@ class Graphs:
             return {}
 
         return answer
-
-
-def _compiled(tasks: Sequence[Task], step: Callable[[Task], Node], answer: Node) -> Any:
-    """Compiles the graph of a plan; a node with several dependencies waits for all of them."""
-    graph, needed = StateGraph(State), {need for task in tasks for need in requests.needs(task)}
-    for task in tasks:
-        needs = [str(need) for need in requests.needs(task)]
-        graph.add_node(str(task.id), step(task))
-        graph.add_edge(needs or START, str(task.id))
-    graph.add_node("answer", answer)
-    graph.add_edge([str(task.id) for task in tasks if task.id not in needed], "answer")
-    graph.add_edge("answer", END)
-    return graph.compile()
 
 
 async def main(address: str) -> None:
