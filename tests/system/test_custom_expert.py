@@ -14,6 +14,7 @@ from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from services.common.channel import dial
 from tests.readme import README
+from tests.support.pages import read_section
 from tests.system.conftest import ROOT, LocalStack, eventually, run_expert
 
 pytestmark = pytest.mark.slow
@@ -21,12 +22,6 @@ pytestmark = pytest.mark.slow
 APPLE = ROOT / "tests" / "data" / "apple.png"
 EXPERTS_README = ROOT / "experts" / "README.md"
 NAME, TASK, MODEL = "colours", "colour-naming", "nearest-colour"
-
-
-def read_section(page: Path, title: str) -> str:
-    text = page.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    assert text, f"{page.name} has no section {title}"
-    return text
 
 
 def write_files(section: str, folder: Path) -> list[str]:
@@ -61,7 +56,7 @@ async def rewrite(home: Path, folder: Path, text: str) -> str:
 
 async def test_shortest_expert_of_the_main_readme_answers(tmp_path: Path) -> None:
     folder = tmp_path / "shout"
-    assert write_files(read_section(README, "Adding an expert"), folder) == ["tasks.py", "models.json"]
+    assert write_files(read_section(README, "Add an expert"), folder) == ["tasks.py", "models.json"]
     assert await rewrite(tmp_path, folder, "quiet") == "QUIET"
 
 

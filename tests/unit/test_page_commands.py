@@ -48,6 +48,12 @@ def test_python_samples_compile(page: Path) -> None:
         ast.parse(text)
 
 
+def test_clients_on_the_main_page_are_those_of_the_gateways_page() -> None:
+    samples = [text for text in blocks(Path("README.md"), "python") if "hugginggpt.v1" in text or "HuggingGPT" in text]
+    assert len(samples) == 2
+    assert [text for text in samples if text not in blocks(Path("gateway/README.md"), "python")] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_data_samples_load(page: Path) -> None:
     for text in blocks(page, "json"):
