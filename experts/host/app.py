@@ -17,6 +17,7 @@ import structlog
 from google.protobuf import json_format
 
 from experts.host import load_context
+from experts.host.compute_options import ComputeOptions
 from experts.host.description import Description
 from experts.host.devices import Placements, Repositories, default_threads
 from experts.host.expert import (
@@ -219,6 +220,7 @@ def _models(expert: Expert, settings: Settings) -> Models:
         settings.batch_scale,
         settings.background_seconds,
         settings.memory_bytes,
+        ComputeOptions(attention=settings.attention, tf32=settings.tf32),
     )
     return Models(expert.offers, limits, devices=expert.devices, placements=settings.devices, pool=settings.pool)
 

@@ -9,7 +9,7 @@ An expert is a package with these files:
                  DEVICES: the engine's devices.Devices or devices.Repositories.
                  Alternatively only EXPERT, a function of name and version that returns the Expert, for offers that
                  are known only at startup.
-    models.json  its ModelCards
+    models.json  its ModelCards, each optionally with "gpu": how a GPU computes it (ComputeOptions)
     tasks.json   TaskSpecs of its own tasks, in addition to the standard ones; optional
 """
 
@@ -18,8 +18,8 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module, metadata
@@ -33,6 +33,7 @@ import structlog
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from experts.host.compute_options import ENGINE_CHOICE, ComputeOptions
 from experts.host.devices import Devices, Repositories
 from experts.host.handler import Loader
 from experts.host.input_validation import FILES
@@ -106,6 +107,8 @@ class Offer:
     spec: TaskSpec
     card: ModelCard
     loader: Loader
+    compute: ComputeOptions = ENGINE_CHOICE
+    """How a GPU computes it, from its card."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ def read_expert(package: str) -> Expert:
         return made(package.rpartition(".")[2], _version_of(_DISTRIBUTION))  # type: ignore[no-any-return]  # an Expert
     requires: Mapping[str, str] = tasks.get("REQUIRES", {})
     devices, folder = tasks.get("DEVICES"), files(package)
-    cards = _read(folder / "models.json", ModelCard)
+    cards, compute = _read_cards(folder / "models.json")
     if isinstance(devices, Repositories):
         installed = [_with_commit(card, devices) for card in cards if _is_installed(card, devices.module)]
     else:
@@ -188,6 +191,7 @@ def read_expert(package: str) -> Expert:
         raise EngineNotInstalled(f"{package} has no model whose engine is installed", remedy=remedy)
     specs = _specs(_read(folder / "tasks.json", TaskSpec))
     offers = build_offers(installed, specs, tasks["TASKS"])
+    offers = tuple(replace(offer, compute=compute[offer.card.task, offer.card.id]) for offer in offers)
     present = dict.fromkeys(card.id for card in installed)
     preload = tuple(model for model in tasks.get("PRELOAD", present) if model in present)
     name, version = package.rpartition(".")[2], _version_of(_DISTRIBUTION)
@@ -224,13 +228,35 @@ def _specs(own: Iterable[TaskSpec]) -> dict[str, TaskSpec]:
     return specs
 
 
+def _read_cards(file: Traversable) -> tuple[list[ModelCard], dict[tuple[str, str], ComputeOptions]]:
+    """Reads the cards in a JSON file, and their compute options by task and model id."""
+    entries = _read_entries(file)
+    with _named_in_errors(file):
+        options = {(entry.get("task", ""), entry.get("id", "")): ComputeOptions.from_card(entry) for entry in entries}
+        facts = [{name: value for name, value in entry.items() if name != "gpu"} for entry in entries]
+        cards: list[Any] = [_parse_message(entry, ModelCard()) for entry in facts]
+        return cards, options
+
+
 def _read(file: Traversable, kind: type[Any]) -> list[Any]:
     """Reads the messages in a JSON file; none if the file does not exist."""
+    entries = _read_entries(file)
+    with _named_in_errors(file):
+        return [_parse_message(entry, kind()) for entry in entries]
+
+
+def _read_entries(file: Traversable) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
+    with _named_in_errors(file):
+        entries: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        return entries
+
+
+@contextmanager
+def _named_in_errors(file: Traversable) -> Iterator[None]:
     try:
-        entries = json.loads(file.read_text(encoding="utf-8"))
-        return [_parse_message(entry, kind()) for entry in entries]
+        yield
     except (ValueError, json_format.ParseError) as error:
         raise _inconsistency_error(f"cannot read {file.name}: {error}") from error
 

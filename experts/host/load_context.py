@@ -23,9 +23,13 @@ class LoadContext:
     device: str = ""
     """Never "auto"."""
     dtype: str = ""
-    """"float32", "float16" or "bfloat16" if the operator set one for this model; empty leaves it to the engine."""
+    """"float32", "float16" or "bfloat16" if the operator or the card set one; empty leaves it to the engine."""
     batch_scale: float = 1.0
     """Factor of the limits of batches on the device (devices.batch_scale, unless the operator set one)."""
+    attention: str = ""
+    """Attention kernel (ComputeOptions.attention); empty leaves it to the engine."""
+    tf32: bool | None = None
+    """Whether to use TF32 (ComputeOptions.tf32); None leaves it to the engine."""
     fetch_only: bool = False
     """Only download the files: the loader raises FilesFetched when all are present, before it loads any of them."""
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import structlog
 from experts.host import load_context, telemetry
 from experts.host.batch_composer import BatchComposer
 from experts.host.batcher import Batcher
+from experts.host.compute_options import ENGINE_CHOICE, ComputeOptions
 from experts.host.device_memory import DeviceMemory
 from experts.host.devices import (
     BATCH_ITEMS,
@@ -160,9 +161,18 @@ class ModelManager:
     ) -> tuple[LoadedModel, int]:
         """Returns the loaded model and the bytes that it takes; on its thread."""
         device, scale = memory.device, memory.batch_scale
+        options = model.offer.compute.on(device, replace(self._limits.compute, dtype=dtype))
         before = self._used_bytes(device)
         context = load_context.LoadContext(
-            model.offer.card.revision, model.report_progress, model.task, model.id, device, dtype, scale
+            model.offer.card.revision,
+            model.report_progress,
+            model.task,
+            model.id,
+            device,
+            options.dtype,
+            scale,
+            options.attention,
+            options.tf32,
         )
         with load_context.use(context):
             handler = model.offer.loader(model.id, device)
@@ -227,7 +237,8 @@ class ModelManager:
 
 def _expected_bytes(model: "ModelSlot", device: str) -> int:
     """Expected memory use: measured at the last load, stated by the card, or estimated from the parameter count."""
-    return model.loaded_bytes or model.offer.card.parameter_count * (4 if device == CPU else 2)
+    is_float32 = device == CPU or model.offer.compute.dtype == "float32"
+    return model.loaded_bytes or model.offer.card.parameter_count * (4 if is_float32 else 2)
 
 
 log = structlog.get_logger(__name__)
@@ -242,6 +253,8 @@ class Limits:
     batch_scale: float = 0.0
     background_seconds: float = 0.05
     memory_bytes: int = 0
+    compute: ComputeOptions = ENGINE_CHOICE
+    """The operator's choices for all models, instead of those of the cards."""
 
     def calls(self, model: LoadedModel | None = None) -> int:
         """Returns the maximum calls of a model, which may not be loaded yet: by default two full batches, or more."""

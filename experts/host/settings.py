@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from experts.host.compute_options import AttentionKernel
 from experts.host.devices import Placements
 from experts.host.isolation import Configuration, Limits
 from services.common.settings import ServiceSettings, StoreSettings
@@ -34,6 +35,12 @@ class Settings(ServiceSettings, StoreSettings):
     memory, or 90 % of the free memory of a GPU."""
     devices: str = "*=auto"
     """Device and number type of each model: org/name=cuda:0:bf16,other/name=cpu,*=auto."""
+    attention: AttentionKernel = ""
+    """Attention kernel of all models that transformers loads, instead of their cards': eager, sdpa, flash_attention_2,
+    flash_attention_3 or flex_attention. Empty: the card's, else the one that transformers chooses."""
+    tf32: bool | None = None
+    """Whether GPUs compute float32 products in TF32, which is faster and has 10 bits of mantissa: for all models,
+    instead of their cards' choice. Unset: the card's, else torch's default."""
     pool: str = Field("", pattern="^[a-z0-9._-]{0,64}$")
     """Name of its GPUs, or of the service that runs remote models, in the price table; empty: the GPU's own name, such
     as gpu-l4, or remote. CPUs are cpu."""

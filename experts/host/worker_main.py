@@ -90,6 +90,8 @@ class Worker:
             start.device,
             start.dtype,
             start.batch_scale,
+            start.attention,
+            start.tf32,
         )
         with load_context.use(context):
             self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's

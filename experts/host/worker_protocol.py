@@ -25,7 +25,9 @@ class Start:
     device: str
     dtype: str
     batch_scale: float
-    """As in LoadContext."""
+    attention: str
+    tf32: bool | None
+    """As in LoadContext, like those before."""
     threads: int
     load_seconds: float
     """Timeout of the load, after which the worker is killed."""

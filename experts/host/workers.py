@@ -241,6 +241,8 @@ class WorkerSettings:
             device,
             current.dtype,
             current.batch_scale,
+            current.attention,
+            current.tf32,
             self.threads,
             self.load_seconds,
             self.log,

@@ -11,6 +11,7 @@ from experts.host import load_context
 from experts.host.load_context import FilesFetched
 from experts.torch_host.devices import find_device, select_dtype
 from experts.torch_host.sources import fetch_snapshot
+from experts.torch_host.tf32 import choose_tf32
 from services.common.errors import FailedPrecondition, OutOfMemory, ServiceError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Checkpoint:
     commit: str
     device: "torch.device"
     dtype: "torch.dtype"
+    attention: str = ""
+    """Attention kernel; empty leaves it to transformers."""
 
     @classmethod
     def fetch(cls, model_id: str, device: str, *, variant: str = "") -> Self:
@@ -51,8 +54,11 @@ class Checkpoint:
         """
         context = load_context.current()
         target = find_device("cpu" if context.fetch_only else device)  # a GPU is not required for fetching
+        if context.tf32 is not None:
+            choose_tf32(context.model_id, enabled=context.tf32)
         found = fetch_snapshot(model_id, context.revision, variant=variant)
-        return cls(model_id, found.folder, found.commit, target, select_dtype(target, context.dtype))
+        dtype = select_dtype(target, context.dtype)
+        return cls(model_id, found.folder, found.commit, target, dtype, context.attention)
 
     def processor(self, kind: Any, **options: Any) -> Any:
         """Loads a tokenizer, image processor, feature extractor, configuration or other class with from_pretrained.
@@ -73,6 +79,8 @@ class Checkpoint:
         """
         _raise_if_fetch_only()
         chosen = {"dtype": self.dtype, "use_safetensors": True, "trust_remote_code": False, **options}
+        if self.attention:
+            chosen["attn_implementation"] = self.attention
         with self._translate_errors():
             model = kind.from_pretrained(self.folder, local_files_only=True, **chosen)
             return model.to(self.device).eval()

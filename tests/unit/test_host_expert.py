@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from experts.host.compute_options import ENGINE_CHOICE, ComputeOptions
 from experts.host.expert import Expert, read_expert
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
@@ -84,6 +85,10 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([{**CARD, "id": "a b"}], {}, "'a b' is not a valid model id"),
         ([{**CARD, "id": "a,b"}], {}, "'a,b' is not a valid model id"),
         ([{**CARD, "colour": "red"}], {}, "cannot read models.json"),
+        ([{**CARD, "gpu": {"dtype": "int8"}}], {}, "dtype in gpu of model m is 'int8'; choose one of fp32"),
+        ([{**CARD, "gpu": {"attention": "org/kernel"}}], {}, "attention in gpu of model m is 'org/kernel'; choose"),
+        ([{**CARD, "gpu": {"tf32": 1}}], {}, "tf32 in gpu of model m is 1; choose true or false"),
+        ([{**CARD, "gpu": {"kernel": "sdpa"}}], {}, "gpu of model m has no option kernel; its options are attention"),
         ([CARD], {"specs": [{**SHOUTING, "name": "summarization"}]}, "summarization in tasks.json is a standard task"),
         (
             [CARD],
@@ -93,7 +98,7 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([CARD], {"tasks": f"{TASKS}REQUIRES = {{'m': 'no_such_engine'}}\n"}, "no model whose engine is installed"),
         ([], {}, "no model"),
     ],
-    ids=range(10),
+    ids=range(14),
 )
 def test_contradiction_between_files_is_reported(
     package: Package, cards: list[Any], parts: dict[str, Any], message: str
@@ -101,6 +106,13 @@ def test_contradiction_between_files_is_reported(
     with pytest.raises(FailedPrecondition, match=message) as caught:
         read_expert(package(cards, **parts))
     assert caught.value.remedy
+
+
+def test_card_chooses_how_a_gpu_computes_its_model(package: Package) -> None:
+    chosen = {**CARD, "gpu": {"dtype": "fp16", "attention": "sdpa", "tf32": False}}
+    expert = read_expert(package([chosen, {**CARD, "id": "n"}]))
+    options = [offer.compute for offer in expert.offers]
+    assert options == [ComputeOptions("float16", "sdpa", tf32=False), ENGINE_CHOICE]
 
 
 @pytest.mark.parametrize(
