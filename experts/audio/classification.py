@@ -8,13 +8,12 @@ from experts.audio.features import Window, extract_window, launch_windows, stack
 from experts.audio.waveforms import decode_samples, split_windows
 from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
-from experts.host.input_validation import parameter_port
+from experts.host.input_validation import read_candidate_labels
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
-from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import torch
@@ -116,13 +115,7 @@ class ZeroShotClassifier(TorchHandler):
         self._window_samples = int(self._features.nb_max_samples)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> ZeroShotItem:
-        labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
-        if not all(labels) or not labels:
-            raise InvalidRequest(
-                "zero-shot-audio-classification needs the parameter candidate_labels: the labels to choose from",
-                port=parameter_port("candidate_labels"),
-                remedy='send it, such as ["dog barking", "car horn"]',
-            )
+        labels = read_candidate_labels(parameters)
         samples = decode_samples(inputs["audio"], self._rate, max_seconds=MAX_SECONDS)
         parts = split_windows(samples, self._window_samples)
         texts = [HYPOTHESIS.format(label) for label in labels]

@@ -11,7 +11,7 @@ from typing import Any
 from experts.endpoints import results
 from experts.endpoints.media import prepare_image, to_data_url
 from experts.host.handler import Inputs, Media, Outputs, Parameters
-from experts.host.input_validation import parameter_port
+from experts.host.input_validation import read_candidate_labels
 from services.common.errors import CorruptData, InvalidRequest
 
 NO_ANSWER = {"table-question-answering": "The table does not say.", "document-question-answering": "It does not say."}
@@ -139,22 +139,6 @@ def _table_question_prompt(inputs: Inputs, _parameters: Parameters) -> str:
 def _label_prompt(inputs: Inputs, parameters: Parameters) -> str:
     fits = "Several may fit" if parameters.get("multi_label") else "Exactly one fits: the probabilities add up to 1"
     return f"The labels: {json.dumps(read_candidate_labels(parameters))}. {fits}. The text:\n\n{inputs['text']}"
-
-
-def read_candidate_labels(parameters: Parameters) -> list[str]:
-    """Returns the labels to choose from, without duplicates.
-
-    Raises:
-        InvalidRequest: there are none, or one is empty.
-    """
-    labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
-    if not labels or not all(labels):
-        raise InvalidRequest(
-            "the parameter candidate_labels is missing or has an empty label",
-            port=parameter_port("candidate_labels"),
-            remedy='give the labels to choose from, such as ["sports", "politics"]',
-        )
-    return labels
 
 
 def _question_prompt(inputs: Inputs, _parameters: Parameters) -> str:

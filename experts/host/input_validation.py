@@ -237,6 +237,22 @@ def parameter_port(parameter: str) -> str:
     return f"{PORT}.{parameter}"
 
 
+def read_candidate_labels(parameters: Mapping[str, Any]) -> list[str]:
+    """Returns the labels of a call to choose from, without duplicates.
+
+    Raises:
+        InvalidRequest: there are none, or one is empty.
+    """
+    labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
+    if not labels or not all(labels):
+        raise InvalidRequest(
+            "the parameter candidate_labels is missing or has an empty label",
+            port=parameter_port("candidate_labels"),
+            remedy='give the labels to choose from, such as ["cat", "dog"]',
+        )
+    return labels
+
+
 class ParameterReader:
     """Reads the parameters of one task.
 

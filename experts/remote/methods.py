@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import results
 from experts.endpoints.media import check_audio, check_video
-from experts.endpoints.prompts import read_candidate_labels
 from experts.host.handler import Inputs, Media, Outputs, Parameters
-from experts.host.input_validation import parameter_port
+from experts.host.input_validation import parameter_port, read_candidate_labels
 from experts.remote import answers, languages
 from experts.remote.answers import RemoteCall
 from services.common.errors import InvalidRequest

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
-from experts.host.input_validation import parameter_port
+from experts.host.input_validation import read_candidate_labels
 from experts.text.token_windows import Window, WindowTokenizer, too_large_error, weighted_mean
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
@@ -13,7 +13,7 @@ from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.padding import Passes, launch_passes, pad_rows
 from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
-from services.common.errors import FailedPrecondition, InvalidRequest
+from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     import torch
@@ -98,13 +98,7 @@ class ZeroShotClassifier(TorchHandler):
         self._entailment, self._contradiction = _entailment_indices(model.config, checkpoint.model_id)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> ZeroShotItem:
-        labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
-        if not all(labels) or not labels:
-            raise InvalidRequest(
-                "zero-shot-classification needs the parameter candidate_labels: the labels to choose from",
-                port=parameter_port("candidate_labels"),
-                remedy='send it, such as ["sports", "politics"]',
-            )
+        labels = read_candidate_labels(parameters)
         pairs = [self._pair(inputs["text"], label) for label in labels]
         count = sum(len(pair) for pair in pairs)
         if count > max(_MAX_PAIRS, len(labels)):

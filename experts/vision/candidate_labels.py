@@ -1,32 +1,14 @@
-"""Candidate labels of a request, and their tokens."""
+"""Tokens of phrases with the candidate labels of a request."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import Parameters
-from experts.host.input_validation import parameter_port
 from experts.torch_host.padding import pad_rows
 from experts.torch_host.token_limits import max_input_tokens
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import torch
-
-
-def read_labels(parameters: Parameters, task: str) -> list[str]:
-    """Returns the distinct labels of a request.
-
-    Raises:
-        InvalidRequest: there are none, or one is empty.
-    """
-    labels = list(dict.fromkeys(label.strip() for label in parameters.get("candidate_labels", ())))
-    if not labels or not all(labels):
-        raise InvalidRequest(
-            f"{task} needs the parameter candidate_labels: the labels to choose from",
-            port=parameter_port("candidate_labels"),
-            remedy='send it, such as ["cat", "dog"]',
-        )
-    return labels
 
 
 class PhraseTokenizer:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
+from experts.host.input_validation import read_candidate_labels
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.torch_handler import copy_to_host
-from experts.vision.candidate_labels import PhraseTokenizer, read_labels
+from experts.vision.candidate_labels import PhraseTokenizer
 from experts.vision.image_batches import ImageHandler, ImageItem
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class ZeroShotClassifier(ImageHandler):
         self._phrases = PhraseTokenizer(tokenizer, model.config, _SIGLIP_TOKENS if self._is_multi_label else None)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> ZeroShotItem:
-        labels = read_labels(parameters, "zero-shot-image-classification")
+        labels = read_candidate_labels(parameters)
         phrases = self._phrases.tokenize([_PHRASE.format(label) for label in labels])
         item = super().prepare(inputs, parameters)
         return ZeroShotItem(item.image, item.tensors, parameters, labels, phrases)

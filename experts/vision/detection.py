@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
+from experts.host.input_validation import read_candidate_labels
 from experts.host.media import box_to_json, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
-from experts.vision.candidate_labels import PhraseTokenizer, read_labels
+from experts.vision.candidate_labels import PhraseTokenizer
 from experts.vision.image_batches import ImageBatchHandler, ImageItem, InputImage
 from experts.vision.overlays import Detection, count_labels, draw_boxes
 
@@ -75,7 +76,7 @@ class ZeroShotDetector(ImageBatchHandler):
         self._phrases = PhraseTokenizer(processor.tokenizer, model.config, None)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> ZeroShotItem:
-        labels = read_labels(parameters, "zero-shot-object-detection")
+        labels = read_candidate_labels(parameters)
         phrases = self._phrases.tokenize(self.build_phrases(labels))
         item = super().prepare(inputs, parameters)
         return ZeroShotItem(item.image, item.tensors, parameters, labels, phrases)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from experts.host.input_validation import ParameterReader
+from experts.host.input_validation import ParameterReader, read_candidate_labels
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.task_pb2 import Parameter, TaskSpec
 from services.common.errors import FailedPrecondition, InvalidRequest
@@ -63,3 +63,15 @@ def test_spec_with_invalid_schema_is_refused(schema: str) -> None:
     spec = TaskSpec(name="broken", parameters=[Parameter(name="size", json_schema=schema)])
     with pytest.raises(FailedPrecondition, match="broken"):
         ParameterReader(spec)
+
+
+def test_candidate_labels_are_stripped_and_distinct() -> None:
+    assert read_candidate_labels({"candidate_labels": ["cat", " dog ", "cat "]}) == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"candidate_labels": []}, {"candidate_labels": ["cat", " "]}])
+def test_missing_or_empty_candidate_label_is_refused(parameters: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="candidate_labels") as caught:
+        read_candidate_labels(parameters)
+    assert caught.value.port == "parameters.candidate_labels"
+    assert caught.value.remedy
