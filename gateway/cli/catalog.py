@@ -27,7 +27,7 @@ Draw = Callable[[Mapping[str, Any]], Iterator[RenderableType]]
 
 
 def tasks(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
-    """List the available tasks."""
+    """List the available tasks, with an example of each."""
     with terminal.problems_reported():
         show("/v1/tasks", _tasks, url, api_key, as_json=as_json)
 
@@ -62,6 +62,8 @@ def _tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     for task, line in zip(content["data"], aligned(rows), strict=True):
         yield line
         yield below(task.get("description", ""))
+        for example in task.get("examples", ())[:1]:
+            yield below(f"for example: {example}")
 
 
 def _models(content: Mapping[str, Any]) -> Iterator[RenderableType]:

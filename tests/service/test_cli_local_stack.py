@@ -21,6 +21,7 @@ PAGES: dict[str, Any] = {
             {
                 "name": "image-to-text",
                 "description": "Reads what is written.",
+                "examples": ["Read the text in this image", "What does this sign say?"],
                 "inputs": [{"name": "image", "required": True}, {"name": "hint"}],
                 "outputs": [{"name": "text", "required": True}],
                 "experts": ["lite"],
@@ -72,6 +73,7 @@ def lines(result: Result) -> list[str]:
     [
         (["tasks"], "/v1/tasks", "image-to-text image, hint? → text lite"),
         (["tasks"], "/v1/tasks", "Reads what is written."),
+        (["tasks"], "/v1/tasks", "for example: Read the text in this image"),
         (["tasks"], "/v1/tasks", "text-shouting → a (dormant)"),
         (["models"], "/v1/models", "rapidocr lite failed"),
         (["experts", "list"], "/v1/experts", "lite available 127.0.0.1:5"),
