@@ -22,7 +22,8 @@ MAX_PAGES = 20
 NO_ANSWER = "The document does not say."
 _PROMPT = "<s_docvqa><s_question>{}</s_question><s_answer>"
 _MAX_ANSWER_TOKENS = 128
-_MAX_PROMPT_TOKENS = 512
+_MIN_ANSWER_TOKENS = 16
+"""Positions of the decoder that a question must leave for the answer."""
 _TAG = re.compile(r"<[^<>]*>")
 
 
@@ -53,6 +54,8 @@ class DocumentQuestionAnswerer(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any, tokenizer: Any) -> None:
         super().__init__(checkpoint, model)
         self._processor, self._tokenizer = processor, tokenizer
+        self._positions = int(model.config.decoder.max_position_embeddings)
+        self._max_prompt_tokens = self._positions - _MIN_ANSWER_TOKENS
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> DocumentItem:  # noqa: ARG002  # the task has none
         prompt = self._prompt(inputs["question"])
@@ -67,9 +70,9 @@ class DocumentQuestionAnswerer(TorchHandler):
         return DocumentItem(inputs_by_page, prompt)
 
     def _prompt(self, question: str) -> "torch.Tensor":
-        text = _PROMPT.format(_TAG.sub(" ", check_characters(question, _MAX_PROMPT_TOKENS, self.model_id)).strip())
+        text = _PROMPT.format(_TAG.sub(" ", check_characters(question, self._max_prompt_tokens, self.model_id)).strip())
         prompt: torch.Tensor = self._tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
-        check_tokens(prompt.shape[1], _MAX_PROMPT_TOKENS, self.model_id)
+        check_tokens(prompt.shape[1], self._max_prompt_tokens, self.model_id)
         return prompt
 
     def cost(self, item: DocumentItem) -> float:
@@ -79,9 +82,7 @@ class DocumentQuestionAnswerer(TorchHandler):
         return [list(self._answers(item, call)) for item in items]
 
     def _answers(self, item: DocumentItem, call: Call) -> Iterator[GeneratedText]:
-        max_new_tokens = min(
-            _MAX_ANSWER_TOKENS, self.model.config.decoder.max_position_embeddings - item.prompt.shape[1]
-        )
+        max_new_tokens = min(_MAX_ANSWER_TOKENS, self._positions - item.prompt.shape[1])
         for number, page in enumerate(item.pages, 1):
             if call.cancelled:
                 return

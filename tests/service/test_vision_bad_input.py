@@ -69,7 +69,7 @@ async def test_image_of_one_pixel_is_rejected_by_every_task(expert: ExpertClient
     assert error.port == "image"
 
 
-@pytest.mark.parametrize("question", ["red " * 600, "<" * 200_000], ids=["words", "signs"])
+@pytest.mark.parametrize("question", ["red " * 70, "red " * 600, "<" * 200_000], ids=["70 words", "600 words", "signs"])
 @pytest.mark.parametrize(
     ("task", "model"), [("visual-question-answering", "tiny/vilt"), ("document-question-answering", "tiny/donut")]
 )
