@@ -159,15 +159,24 @@ async def start_testbed(home: Path, *, orchestrators: int = 1, **settings: str) 
 
 
 @contextmanager
-def cores(count: int) -> Iterator[None]:
-    """Restricts this process and its children to this many cores, where the system supports CPU affinity."""
+def cores(count: int | None = None, *, first: int = 0) -> Iterator[int]:
+    """Restricts this process and its children to some cores, where the system supports CPU affinity.
+
+    Args:
+        count: how many; None for all that follow.
+        first: number of cores to leave out; none is left out if there are no others.
+
+    Yields:
+        How many cores they may use.
+    """
     if not hasattr(os, "sched_setaffinity"):
-        yield
+        yield os.cpu_count() or 1
         return
     before = os.sched_getaffinity(0)
-    _set_affinity(sorted(before)[:count])
+    chosen = sorted(before)[first:][:count] or sorted(before)
+    _set_affinity(chosen)
     try:
-        yield
+        yield len(chosen)
     finally:
         _set_affinity(before)
 

@@ -1,62 +1,73 @@
-"""Share of offline throughput that the host serves with transformers models: a small BERT and ViT on one core."""
+"""Throughput of the text, vision and audio experts on the CPU, as a share of the best offline batch of their model."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import grpc
-
-from protos.hugginggpt.v1.artifact_pb2 import Value
-from services.common.artifacts import ArtifactStore
-from tests.bench.expert_callers import ExpertCaller, open_channel
-from tests.bench.host import CALLERS, ONE_CORE
-from tests.bench.load import per_second
-from tests.bench.processes import printed, service
+from tests.bench.expert_models.comparison import Comparison, Load, contenders
+from tests.bench.expert_models.workloads import WORKLOADS, Size, Workload
+from tests.bench.processes import printed
 from tests.bench.rows import Row, gap
-from tests.bench.small_models import tasks as small_models
 
-ROUNDS = 2
-CALLS = 8 * small_models.ITEMS
+SHARE = 0.95
+LOADS: Mapping[Size, Mapping[str, Load]] = {
+    "base": {
+        "text": Load("cpu", count=96, callers=32, batches=(1, 4, 8, 16, 32)),
+        "vision": Load("cpu", count=32, callers=16, batches=(1, 4, 8, 16)),
+        "audio": Load("cpu", count=32, callers=16, batches=(1, 4, 8, 16)),
+    },
+    "tiny": {
+        "text": Load("cpu", count=1024, callers=64, batches=(1, 8, 32, 128)),
+        "vision": Load("cpu", count=128, callers=64, batches=(1, 8, 32)),
+        "audio": Load("cpu", count=256, callers=64, batches=(1, 8, 32)),
+    },
+}
+"""Loads by size and modality: a round takes some seconds."""
 
 
 async def rows() -> list[Row]:
+    return [row for size in LOADS for row in await size_rows(size, WORKLOADS)]
+
+
+async def size_rows(size: Size, workloads: Sequence[Workload]) -> list[Row]:
+    """The rows of models of one size."""
     if not find_spec("torch"):
-        why = "torch is not installed: pip install 'hugginggpt[text,vision]'"
-        return [gap(_name(model), "", 0.9, why, at_least=True) for model in small_models.TASK_OF]
+        why = "torch is not installed: pip install 'hugginggpt[text,vision,audio]'"
+        return [gap(_name(workload, size), "", _target(size), why, at_least=True) for workload in workloads]
     with TemporaryDirectory() as home:
-        models, store = Path(home) / "models", (Path(home) / "artifacts").as_uri()
-        os.environ.update(ONE_CORE, EXPERT_MODELS_URL=models.as_uri(), ARTIFACTS_URL=store)
-        await printed("tests.bench.small_models.build", models, hide_stderr=True)
-        async with (
-            service("tests.bench.small_models", "EXPERT", Path(home), max_waiting="256") as expert,
-            open_channel(expert.address) as channel,
-        ):
-            text, image = Value(text=small_models.text()), await _image(store)
-            inputs = {small_models.BERT: {"text": text}, small_models.VIT: {"image": image}}
-            return [await _share(channel, model, values) for model, values in inputs.items()]
+        await printed("tests.bench.expert_models.files", home, size, hide_stderr=True)
+        return [await _share(workload, size, Path(home)) for workload in workloads]
 
 
-async def _share(channel: grpc.aio.Channel, model: str, inputs: Mapping[str, Value]) -> Row:
-    """Alternates between served and offline runs, so that a slow machine affects both."""
-    caller = ExpertCaller(channel, model, task=small_models.TASK_OF[model], inputs=inputs)
-    await caller.run_sequentially(3)
-    shares, served, offline = [], 0.0, 0.0
-    for _ in range(ROUNDS):
-        offline = small_models.ITEMS / float(await printed("tests.bench.small_models.tasks", model, hide_stderr=True))
-        served = await per_second(caller.call, callers=CALLERS, count=CALLS)
-        shares.append(served / offline)
-    batches = f"in batches of {small_models.ITEMS}"
-    note = f"of {offline:.0f} a second offline, {batches}; {CALLERS} callers, {served:.0f} calls/s"
-    return Row(_name(model), round(max(shares), 3), "", 0.9, at_least=True, note=note)
+async def _share(workload: Workload, size: Size, models: Path) -> Row:
+    async with contenders(workload, models, LOADS[size][workload.modality]) as both:
+        compared = await both.compare()
+    return Row(
+        _name(workload, size),
+        round(compared.share, 3),
+        "",
+        _target(size),
+        at_least=True,
+        note=f"{workload.about}, {size}: {describe(compared)}",
+    )
 
 
-def _name(model: str) -> str:
-    return f"host.{model.rpartition('/')[2]}_throughput_share"
+def describe(compared: Comparison) -> str:
+    """The conditions and rates of a comparison."""
+    settings, load = compared.settings, compared.load
+    threads = f"{settings.threads} threads that preprocess" if settings.threads else "no further thread"
+    return (
+        f"of {compared.offline_rate:.3g} a second on {compared.cores} cores offline, in batches of {settings.batch} "
+        f"with {threads}; {load.callers} callers, {compared.served_rate:.3g} calls/s; median of "
+        f"{len(compared.served)}; {compared.busy}"
+    )
 
 
-async def _image(store: str) -> Value:
-    content = small_models.picture()
-    artifact = await ArtifactStore.open(store).put("default", content, media_type="image/png", name="gradient.png")
-    return Value(artifact=artifact)
+def _name(workload: Workload, size: Size) -> str:
+    return f"host.{workload.modality}_{size}_share"
+
+
+def _target(size: Size) -> float | None:
+    """None for tiny models: their items take less time than a call, which an offline batch does not make."""
+    return None if size == "tiny" else SHARE

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.bench import saturation
-from tests.bench.capacity import PAGE, RATES, checked, experts, figures, service_rows
+from tests.bench.capacity import EXAMPLES, PAGE, RATES, checked, experts, figures, service_rows
 
 KNOWN = {
     "hops.gateway_ms": 6.0,
@@ -51,7 +51,16 @@ def test_expert_cores_include_the_utilization_limit() -> None:
 def test_readme_contains_all_needed_figures() -> None:
     known = figures(PAGE.read_text(encoding="utf-8"))
     assert list(service_rows(known, RATES, 1))
-    assert min(known[name] for name in ("bert", "vit", "sign")) > 0
+    work = {name: known[name] for name in EXAMPLES if name in known}
+    assert "sign" in work
+    assert len(work) >= 3
+    assert min(work.values()) > 0
+
+
+def test_seconds_of_an_item_count_all_cores_of_the_measurement() -> None:
+    row = "| `host.text_base_share` | 0.97 | ≥ 0.95 | met |  | of 8 a second on 4 cores offline |\n"
+    batch = "batch_x completed in 3 s: 6 items"
+    assert figures(f"{row}{batch}")["text_base"] == pytest.approx(0.5)
 
 
 def test_text_without_figures_is_an_error() -> None:
