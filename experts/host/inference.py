@@ -85,23 +85,29 @@ class PipelinedItems(Generic[T]):
 
     async def results(self) -> list[tuple[BatchedResult, T] | Exception]:
         """Runs the items and returns a result or an error for each: as raised by the model, or DeadlineExceeded."""
-        self._cpu.post(lambda: self._context.run(self._prepare))
+        self._cpu.post(self._submit)
         return await self._end.future
 
-    def _prepare(self) -> None:
-        queued = []
+    def _submit(self) -> None:
+        """Prepares and queues the items; outside their context, which the device's thread may enter at once."""
+        queued = self._context.run(self._prepare)
+        if queued:
+            self._batcher.submit(*queued)
+        else:
+            self._finish_context.run(self._finish)
+
+    def _prepare(self) -> list[QueuedCall]:
+        """Returns the items that could be prepared; none if the caller has left."""
+        queued: list[QueuedCall] = []
         with cpus().charge(self._call), use_call(self._call):
             for index in range(len(self._items)):
                 if self._call.cancelled:
-                    return
+                    return []
                 try:
                     queued.append(self._prepare_item(index))
                 except BaseException as error:  # noqa: BLE001  # reported to the caller
                     self._outcomes[index] = to_sendable_error(error)
-        if queued:
-            self._batcher.submit(*queued)
-        else:
-            self._finish()
+        return queued
 
     def _prepare_item(self, index: int) -> QueuedCall:
         steps, deliver = self._items[index], partial(self._receive_outcome, index)

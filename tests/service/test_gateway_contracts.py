@@ -76,7 +76,11 @@ def test_error_codes_are_stable() -> None:
 
 def documented_codes() -> Mapping[str, set[int]]:
     """Every error code in the source of gateway and services, with its HTTP statuses."""
-    kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+    kinds = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.ServiceError)
+    }
     found = defaultdict[str, set[int]](set)
     for kind in kinds.values():
         if issubclass(kind, errors.ServiceError):

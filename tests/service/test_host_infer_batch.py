@@ -12,6 +12,8 @@ import grpc
 import pytest
 
 from experts.host.app import serve
+from experts.host.batch_composer import QueuedCall
+from experts.host.batcher import Batcher
 from experts.host.expert import read_expert
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Media, Outputs, Parameters, RemoteHandler
 from experts.host.settings import Settings
@@ -286,10 +288,35 @@ async def test_progress_is_the_share_of_items_that_have_ended(start_host: Start)
     await host.until_waiting(2)
     steps = []
     async for step in host.stub.Progress(pb.ProgressRequest(call_ids=["c-1"]), timeout=10):
-        steps.append((step.fraction, step.message))
-        model.permits.release()
+        if step.message.endswith("items"):  # not yet while the model is looked up
+            steps.append((step.fraction, step.message))
+            model.permits.release()
     assert steps[:3] == [(0.25, "1 of 4 items"), (0.5, "2 of 4 items"), (0.75, "3 of 4 items")]
     assert texts(await call) == ["a", "b", "c", "INVALID"]
+
+
+async def test_batch_may_run_while_its_items_are_still_being_queued(
+    start_host: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = Batcher.submit
+
+    def submit(batcher: Batcher, *calls: QueuedCall) -> None:
+        """Returns once the device's thread has delivered the outcomes."""
+        delivered = threading.Event()
+        receive = calls[-1].deliver
+
+        def deliver(outcome: object) -> None:
+            receive(outcome)
+            delivered.set()
+
+        calls[-1].deliver = deliver
+        queue(batcher, *calls)
+        assert delivered.wait(5)
+
+    monkeypatch.setattr(Batcher, "submit", submit)
+    gate.release.set()
+    host = await start_host(gate)
+    assert texts(await host.infer_batch("a", "b")) == ["a", "b"]
 
 
 async def test_progress_includes_the_load_of_the_model(start_host: Start, gate: Gate) -> None:
