@@ -284,13 +284,13 @@ class Steps(Handler):
 async def test_progress_is_the_share_of_items_that_have_ended(start_host: Start) -> None:
     model = Steps()
     host = await start_host(model)
+    await host.until(SERVING)
     call = asyncio.ensure_future(host.infer_batch("a", "b", "c", items=[UNKNOWN_PORT], call_id="c-1"))
     await host.until_waiting(2)
     steps = []
     async for step in host.stub.Progress(pb.ProgressRequest(call_ids=["c-1"]), timeout=10):
-        if step.message.endswith("items"):  # not yet while the model is looked up
-            steps.append((step.fraction, step.message))
-            model.permits.release()
+        steps.append((step.fraction, step.message))
+        model.permits.release()
     assert steps[:3] == [(0.25, "1 of 4 items"), (0.5, "2 of 4 items"), (0.75, "3 of 4 items")]
     assert texts(await call) == ["a", "b", "c", "INVALID"]
 
