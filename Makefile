@@ -95,8 +95,9 @@ figures: $(VENV)/.bench ## Update figures, charts and capacity tables in tests/b
 chaos: $(VENV)/.dev ## Inject faults into orchestrators during 1,000 runs on each database; minutes; out/chaos.json
 	$(PY) -m tests.chaos
 
-eval: $(VENV)/.dev ## Measure plan quality on TaskBench (cross-validated) and own requests; minutes; out/eval.json
+eval: $(VENV)/.dev ## Measure plans (TaskBench, own requests) and answers to requests with files; minutes; out/eval*.json
 	$(PY) -m tests.eval
+	$(PY) -m tests.eval.answers
 
 train: $(VENV)/.dev ## Train the embedded planner's weights; one or two minutes
 	$(PY) -m tests.eval.training
