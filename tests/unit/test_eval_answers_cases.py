@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from gateway.client import AsyncHuggingGPT
 from protos.hugginggpt.tasks import standard_tasks
 from tests.eval.answers import report
-from tests.eval.answers.__main__ import arguments, chosen_cases
+from tests.eval.answers.__main__ import arguments, chosen_cases, exit_status
 from tests.eval.answers.cases import DATA, LANGUAGES, BadCases, Case, CaseSet, Expectation, read
 from tests.eval.answers.checks import KEYS, Answer
 from tests.eval.answers.files import content, described
 from tests.eval.answers.judge import Judgement, Verdict, judge
-from tests.eval.answers.run import Outcome
+from tests.eval.answers.run import Outcome, run_case
 
 CASES = {case_set: read(case_set) for case_set in CaseSet}
 ALL = [case for cases in CASES.values() for case in cases]
@@ -122,6 +123,12 @@ def test_invalid_line_is_reported_with_its_place(tmp_path: Path, line: str) -> N
         read(CaseSet.DEVELOPMENT, tmp_path)
 
 
+async def test_refused_request_is_declined(tmp_path: Path) -> None:
+    async with AsyncHuggingGPT("http://127.0.0.1:9") as client:
+        refused = await run_case(client, CASES[CaseSet.DEVELOPMENT][0], tmp_path)
+    assert refused.verdict is Verdict.DECLINED
+
+
 # ---------------------------------------------------------------- report
 
 
@@ -157,3 +164,9 @@ def test_single_held_out_case_cannot_be_chosen() -> None:
 
 def test_one_set_can_be_chosen() -> None:
     assert chosen_cases(arguments(["--set", "held_out"])) == CASES[CaseSet.HELD_OUT]
+
+
+def test_unknown_case_stops_the_evaluation() -> None:
+    stopped = exit_status(arguments(["--case", "d-999"]))
+    assert stopped
+    assert "d-999" in stopped

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gateway.client import HuggingGPTError
 from tests.eval.answers import report
 from tests.eval.answers.cases import BadCases, Case, CaseSet, read
 from tests.eval.answers.judge import Verdict
@@ -77,8 +78,15 @@ def _print(options: argparse.Namespace, development: Sequence[Outcome], held_out
         report.list_cases(wanted, console)
 
 
-if __name__ == "__main__":
+def exit_status(options: argparse.Namespace) -> str | None:
+    """Runs the evaluation; returns the error that stopped it."""
+    found: list[str] = []
     try:
-        main(arguments(sys.argv[1:]))
-    except BadCases as error:
-        sys.exit(f"{error}")
+        main(options)
+    except* (BadCases, HuggingGPTError) as errors:
+        found += map(str, errors.exceptions)
+    return "; ".join(dict.fromkeys(found)) or None
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(arguments(sys.argv[1:])))

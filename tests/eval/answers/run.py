@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from gateway.client import AsyncHuggingGPT, HuggingGPTError, Run
+from gateway.client import AsyncHuggingGPT, InvalidRequest, Run
 from tests.eval.answers.cases import Case, Request
 from tests.eval.answers.checks import Answer, Output
 from tests.eval.answers.files import make
@@ -81,27 +81,31 @@ async def outcomes(cases: Sequence[Case], url: str, *, concurrency: int, quiet: 
         async with AsyncHuggingGPT(url) as client:
 
             async def one(case: Case) -> Outcome:
-                outcome = await _outcome(client, case, inputs)
+                outcome = await run_case(client, case, inputs)
                 progress.advance(bar)
                 return outcome
 
             return await gather_limited(cases, one, limit=concurrency)
 
 
-async def _outcome(client: AsyncHuggingGPT, case: Case, inputs: Path) -> Outcome:
+async def run_case(client: AsyncHuggingGPT, case: Case, inputs: Path) -> Outcome:
+    """Sends the requests of a case and judges the last answer; the folder has its files.
+
+    A refusal of the request is an answer; other errors of the client are raised.
+    """
     started = time.perf_counter()
     try:
         run = None
         for request in (*case.before, case.request):
             run = await _send(client, request, inputs, run)
-        assert run is not None
-        state, text, tasks = run.state, run.answer, tuple(status.task["task"] for status in run.tasks)
-        found = [Output(artifact.name, await client.read(artifact)) for artifact in run.artifacts]
-    except HuggingGPTError as error:
-        state, text, tasks, found = REFUSED, f"{error}", (), []
+    except InvalidRequest as error:
+        judgement = judge(case, REFUSED, Answer(f"{error}"))
+        return Outcome(case, judgement, REFUSED, f"{error}", (), time.perf_counter() - started)
+    assert run is not None
     seconds = time.perf_counter() - started
-    judgement = judge(case, state, Answer(text, tuple(found), inputs))
-    return Outcome(case, judgement, state, text, tasks, seconds)
+    files = [Output(artifact.name, await client.read(artifact)) for artifact in run.artifacts]
+    judgement = judge(case, run.state, Answer(run.answer, tuple(files), inputs))
+    return Outcome(case, judgement, run.state, run.answer, tuple(one.task["task"] for one in run.tasks), seconds)
 
 
 async def _send(client: AsyncHuggingGPT, request: Request, inputs: Path, previous: Run | None) -> Run:
