@@ -87,6 +87,21 @@ def test_wrong_answer_marked_as_a_guess_is_declined() -> None:
     assert verdict(case(all=["15.29"]), answer) is Verdict.DECLINED
 
 
+def test_wrong_guess_is_declined_where_absence_is_expected() -> None:
+    answer = "**two** This is a guess: it is only 25% sure."
+    assert verdict(case(expectation="absent"), answer) is Verdict.DECLINED
+
+
+def test_doubtful_text_does_not_excuse_a_missing_file() -> None:
+    answer = "Rough transcript: “milk and red”. Many words of it may be wrong."
+    assert verdict(case(file={"kind": "audio", "format": "OGG"}), answer) is Verdict.WRONG
+
+
+def test_false_claim_of_absence_is_wrong_in_an_incomplete_run() -> None:
+    answer = "**The document does not say.** Not everything could be done; see the end."
+    assert verdict(case(all=["15.29"]), answer, state="incomplete") is Verdict.WRONG
+
+
 def test_figures_of_the_list_of_steps_are_no_answer() -> None:
     assert verdict(case(all=["15.29"]), f"How much? **13.90**{STEPS}") is Verdict.WRONG
 

@@ -1,7 +1,7 @@
 """Verdicts on answers: right, declined, or wrong but sure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -71,6 +71,9 @@ _ABSENCES: Mapping[str, str] = {
 """Statements that a file does not have something: true only where the case expects it."""
 
 _ABSENT = re.compile("|".join(_ABSENCES.values()))
+_FALSE_ABSENCE = re.compile(r"\b(does not|doesn't) (say|state|mention)\b")
+"""Absence as a fact, which is wrong even next to a statement that something was not done."""
+
 _DECLINED = re.compile("|".join(_DECLINES.values()))
 
 
@@ -88,21 +91,26 @@ def judge(case: Case, state: str, answer: Answer) -> Judgement:
     answer = replace(answer, text=text)
     failed = tuple(failures(case.check, answer))
     incomplete = state != COMPLETED
-    declined = incomplete or is_declined(answer.text)
+    declined = incomplete or is_declined(text)
     match case.expectation:
         case Expectation.ANSWER if not failed:
             verdict = Verdict.DECLINED if incomplete else Verdict.RIGHT
         case Expectation.PARTIAL if not failed:
             verdict = Verdict.RIGHT if declined else Verdict.WRONG
-        case Expectation.ABSENT if declined or _ABSENT.search(plain(answer.text)):
+        case Expectation.ABSENT if declined or _ABSENT.search(answer.plain):
             verdict = Verdict.WRONG if failed else Verdict.RIGHT
         case Expectation.DECLINE if declined or (case.check and not failed):
             verdict = Verdict.RIGHT
-        case Expectation.ANSWER | Expectation.PARTIAL if declined or _GUESSES.search(plain(answer.text)):
-            verdict = Verdict.DECLINED
-        case _:
+        case Expectation.ANSWER | Expectation.PARTIAL if _FALSE_ABSENCE.search(answer.plain):
             verdict = Verdict.WRONG
+        case _:
+            verdict = Verdict.DECLINED if declined or _is_guess(answer, failed) else Verdict.WRONG
     return Judgement(verdict, () if verdict is Verdict.RIGHT else failed)
+
+
+def _is_guess(answer: Answer, failed: Sequence[str]) -> bool:
+    """Whether an answer calls its result doubtful; this excuses no missing file, which a guess cannot replace."""
+    return _GUESSES.search(answer.plain) is not None and not any("file" in one.partition(":")[0] for one in failed)
 
 
 def without_steps(answer: str) -> str:
@@ -128,6 +136,6 @@ def without_repetition(answer: str, request: str) -> str:
 def is_declined(answer: str) -> bool:
     """Whether an answer states that something was not done, or asks back.
 
-    Quoted and bold texts are results, which may contain such words.
+    Quoted and bold texts are results or parts of the request, which may contain such words.
     """
     return _DECLINED.search(plain(_CONTENT.sub(" ", answer))) is not None
