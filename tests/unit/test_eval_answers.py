@@ -115,6 +115,10 @@ def test_text_of_a_document_is_no_refusal() -> None:
     assert not is_declined("sign.png says:\n\n> You cannot park here\n> Dogs are not allowed")
 
 
+def test_quoted_transcript_is_no_refusal() -> None:
+    assert not is_declined("Summary of a.txt: “You cannot park here.”")
+
+
 def test_impossible_request_is_right_if_declined() -> None:
     assert verdict(case(expectation="decline"), "Bookings are not possible here.") is Verdict.RIGHT
 

@@ -134,8 +134,10 @@ def _files(wanted: Sequence[int], answer: Answer) -> Iterator[str]:
 
 def _file(wanted: Mapping[str, Any], answer: Answer) -> Iterator[str]:
     found = [list(_properties(wanted, output, answer.inputs)) for output in answer.outputs]
-    if all(found):
-        yield "; ".join(min(found, key=len)) if found else "there is no output file"
+    if not found:
+        yield "there is no output file"
+    elif all(found):
+        yield "; ".join(min(found, key=lambda reasons: len(reasons)))
 
 
 def _each_file(wanted: Mapping[str, Any], answer: Answer) -> Iterator[str]:

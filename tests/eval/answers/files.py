@@ -163,11 +163,15 @@ def _drawing(name: str, description: Mapping[str, Any]) -> bytes:
 
 
 def _copy(_name: str, description: Mapping[str, Any]) -> bytes:
-    return (SAMPLES / description["copy"]).read_bytes()
+    return _sample(description["copy"])
+
+
+def _sample(name: str) -> bytes:
+    return (SAMPLES / name).read_bytes()
 
 
 def _truncated(_name: str, description: Mapping[str, Any]) -> bytes:
-    whole = (SAMPLES / description["truncated"]).read_bytes()
+    whole = _sample(description["truncated"])
     return whole[: len(whole) // 4]
 
 

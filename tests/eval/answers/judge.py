@@ -34,7 +34,7 @@ class Judgement:
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _STEPS = re.compile(r"^\*\*How it was done\*\*\n+.*?(?=^\*\*|\Z)", re.MULTILINE | re.DOTALL)
-_CONTENT = re.compile(r"^\s*>.*$|\*\*.*?\*\*", re.MULTILINE)
+_CONTENT = re.compile(r"^\s*>.*$|\*\*.*?\*\*|“[^”]*”", re.MULTILINE)
 
 _DECLINES: Mapping[str, str] = {
     "en": r"could not be (done|read|decoded|understood|found|opened)|(was|were) not understood|nothing came of"
