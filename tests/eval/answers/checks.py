@@ -137,7 +137,8 @@ def _file(wanted: Mapping[str, Any], answer: Answer) -> Iterator[str]:
     if not found:
         yield "there is no output file"
     elif all(found):
-        yield "; ".join(min(found, key=lambda reasons: len(reasons)))
+        fewest: list[str] = min(found, key=len)
+        yield "; ".join(fewest)
 
 
 def _each_file(wanted: Mapping[str, Any], answer: Answer) -> Iterator[str]:
