@@ -25,7 +25,7 @@ def commands(section: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if not NOT_RUN.match(line)]
 
 
-@pytest.mark.timeout(300)  # reads twenty images, on a machine that may be busy
+@pytest.mark.timeout(600)  # reads twenty images, on a machine that may be busy
 def test_commands_succeed_in_order(local_stack: LocalStack, tmp_path: Path) -> None:
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     environ = environment(local_stack.home, HUGGINGGPT_URL=local_stack.url)
