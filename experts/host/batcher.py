@@ -3,9 +3,9 @@
 The thread takes its next batch without waiting for the event loop. Batches are not delayed to become larger: the calls
 that arrive while one batch runs form the next.
 
-If the device is asynchronous, the next batch is launched as soon as as many calls wait as are being computed, or else
-when the device has finished, and in both cases before the last batch's results are fetched. A smaller batch waits for
-the device, since it costs nothing to let it grow until then.
+On an asynchronous device, the next batch is launched before the results of the last one are fetched: at once if at
+least as many calls wait as are in the last batch, otherwise when the device has finished. Waiting costs nothing then,
+and lets a small batch grow.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Fixtures of service tests: an orchestrator with scripted peers, recorded traces, and a machine without LLMs."""
+"""Fixtures of service tests: an orchestrator with scripted peers, expert hosts, recorded traces, no LLM."""
 
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -20,6 +20,7 @@ from services.common.server import serving
 from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.fakes.tracing import RecordedTraces, record_traces
+from tests.support.expert_host import Batches, Start, hosts
 from tests.support.orchestrator import (
     Expert,
     OrchestratorUnderTest,
@@ -116,3 +117,16 @@ async def orchestrator(peers: ScriptedPeers, settings: Settings) -> AsyncIterato
     """A real orchestrator in this process, between scripted peers."""
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         yield OrchestratorUnderTest(peers, stub, settings)
+
+
+@pytest.fixture
+async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
+    async with hosts(tmp_path) as start_host:
+        yield start_host
+
+
+@pytest.fixture
+async def batching_model() -> AsyncIterator[Batches]:
+    batching_model = Batches()
+    yield batching_model
+    batching_model.release.set()

@@ -83,8 +83,7 @@ def documented_codes() -> Mapping[str, set[int]]:
     }
     found = defaultdict[str, set[int]](set)
     for kind in kinds.values():
-        if issubclass(kind, errors.ServiceError):
-            found[kind.reason].add(http_status(kind("", remedy="")))
+        found[kind.reason].add(http_status(kind("", remedy="")))
     for module in (module for package in ("gateway", "services") for module in (ROOT / package).rglob("*.py")):
         for call in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in kinds:

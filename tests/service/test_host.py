@@ -1,7 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,17 +9,11 @@ from experts.host.handler import Inputs, Media, Outputs, Parameters
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value, ValueList
 from services.common import errors
 from services.common.artifacts import INLINE_BYTES
-from tests.support.expert_host import SERVING, Function, Start, hosts, loader_of
+from tests.support.expert_host import SERVING, Function, Start, loader_of
 
 NOT_THERE = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=1, name="gone.png"))
 NO_DIGEST = Value(artifact=Artifact(sha256="x", media_type="image/png"))
 TOO_LARGE = Value(artifact=Artifact(sha256="0" * 64, media_type="image/png", size_bytes=10**12))
-
-
-@pytest.fixture
-async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start_host:
-        yield start_host
 
 
 async def test_call_returns_outputs_and_usage(start_host: Start) -> None:

@@ -1,7 +1,6 @@
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -10,20 +9,7 @@ import pytest
 from experts.host.handler import Call, Outputs, Parameters
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE
 from services.common import errors
-from tests.support.expert_host import Batches, Host, Start, hosts, wait_for_event
-
-
-@pytest.fixture
-async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start_host:
-        yield start_host
-
-
-@pytest.fixture
-async def batching_model() -> AsyncIterator[Batches]:
-    batching_model = Batches()
-    yield batching_model
-    batching_model.release.set()
+from tests.support.expert_host import Batches, Host, Start, wait_for_event
 
 
 async def start_blocked(host: Host, batching_model: Batches, *texts: str, **fields: Any) -> "list[asyncio.Future[Any]]":

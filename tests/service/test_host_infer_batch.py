@@ -24,24 +24,11 @@ from services.common import call_context
 from services.common.artifacts import INLINE_BYTES
 from services.common.channel import MESSAGE_BYTES
 from services.common.errors import FailedPrecondition, InvalidRequest
-from tests.support.expert_host import SERVING, Batches, Gate, Start, hosts, loader_of, refusal_of, wait_for_event
+from tests.support.expert_host import SERVING, Batches, Gate, Start, loader_of, refusal_of, wait_for_event
 
 ROOT = Path(__file__).parents[2]
 
 UNKNOWN_PORT = pb.InferBatchItem(inputs={"no_such_port": Value(text="x")})
-
-
-@pytest.fixture
-async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start_host:
-        yield start_host
-
-
-@pytest.fixture
-async def batching_model() -> AsyncIterator[Batches]:
-    batching_model = Batches()
-    yield batching_model
-    batching_model.release.set()
 
 
 @pytest.fixture

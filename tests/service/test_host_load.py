@@ -1,18 +1,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
-from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, wait_for_event, wait_for_status
-
-
-@pytest.fixture
-async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start_host:
-        yield start_host
+from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, wait_for_event, wait_for_status
 
 
 @pytest.fixture

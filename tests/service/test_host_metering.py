@@ -1,22 +1,13 @@
 """Usage of calls, as reported by an expert."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import grpc
 import pytest
 
 from experts.host.handler import Inputs, Outputs, Parameters
 from tests.support.crashing_model import HARD_SECONDS, load_crashing, load_remote
-from tests.support.expert_host import SERVING, Start, hosts, loader_of
+from tests.support.expert_host import SERVING, Start, loader_of
 
 ROUNDS = 300_000
-
-
-@pytest.fixture
-async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start_host:
-        yield start_host
 
 
 def _computed(inputs: Inputs, parameters: Parameters) -> Outputs:

@@ -1,24 +1,14 @@
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from experts.host import load_context
 from experts.host.handler import Handler, single
 from protos.hugginggpt.v1.expert_pb2 import ProgressRequest
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_FAILED, MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.common import errors
-from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, hosts, wait_for_event, with_memory
-
-
-@pytest.fixture
-async def start_host(tmp_path: Path) -> AsyncIterator[Start]:
-    async with hosts(tmp_path) as start_host:
-        yield start_host
+from tests.support.expert_host import NOT_SERVING, SERVING, Gate, Start, wait_for_event, with_memory
 
 
 async def test_failed_load_does_not_affect_other_models(start_host: Start) -> None:
