@@ -46,7 +46,8 @@ async def test_demo_batch_reports_its_one_broken_image(
     assert demo.returncode == 0, demo.stderr
     assert "20 items: 19 completed, 1 failed" in demo.stdout
     assert "1 × cannot decode museum.png" in demo.stdout
-    assert "s per item" in demo.stdout
+    # Reused if another test has run the same commands at this local stack.
+    assert "s per item" in demo.stdout or "every result was reused from an earlier run" in demo.stdout
     spoken = tmp_path / "out/spoken"
     found = [json.loads(line) for line in (spoken / "results.jsonl").read_text("utf-8").splitlines()]
     signs = sorted(path.name for path in (tmp_path / "out/signs").iterdir())

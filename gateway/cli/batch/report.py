@@ -76,8 +76,10 @@ def _lines(ended: FollowedBatch) -> Iterator[Text]:
     yield Text.assemble(
         (summary.batch_id, "bold"), f" {summary.state}{took}: {describe_counts(summary.counts)}{_cost(summary)}"
     )
-    if any(item.get("seconds") for item in summary.slowest):  # all zero if all results were reused
+    if any(item.get("seconds") for item in summary.slowest):
         yield Text(one_line(f"  {_durations(summary.seconds)}; slowest {_slowest(summary.slowest)}"))
+    elif summary.slowest:
+        yield Text("  every result was reused from an earlier run; --fresh runs every task again")
     for error in summary.errors[:LISTED_ERRORS]:
         yield _error(error)
     if len(summary.errors) > LISTED_ERRORS:
