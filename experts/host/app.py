@@ -17,7 +17,6 @@ import structlog
 from google.protobuf import json_format
 
 from experts.host import load_context
-from experts.host.compute_options import ComputeOptions
 from experts.host.description import Description
 from experts.host.devices import Placements, Repositories, default_threads
 from experts.host.expert import (
@@ -31,6 +30,7 @@ from experts.host.expert import (
 )
 from experts.host.inference import Inference
 from experts.host.isolation import running
+from experts.host.load_context import ComputeOptions
 from experts.host.model_manager import Limits, Models
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings

@@ -104,7 +104,7 @@ class Placement:
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:0"."""
     dtype: str = ""
-    """As in LoadContext."""
+    """As in ComputeOptions."""
 
 
 class Placements:

@@ -12,7 +12,6 @@ import structlog
 from experts.host import load_context, telemetry
 from experts.host.batch_composer import BatchComposer
 from experts.host.batcher import Batcher
-from experts.host.compute_options import ENGINE_CHOICE, ComputeOptions
 from experts.host.device_memory import DeviceMemory
 from experts.host.devices import (
     BATCH_ITEMS,
@@ -29,6 +28,7 @@ from experts.host.devices import (
 )
 from experts.host.expert import Offer
 from experts.host.handler import RemoteHandler, UnavailableReason
+from experts.host.load_context import ENGINE_CHOICE, ComputeOptions, LoadContext
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import Pools
 from experts.host.model_errors import is_out_of_memory
@@ -161,18 +161,15 @@ class ModelManager:
     ) -> tuple[LoadedModel, int]:
         """Returns the loaded model and the bytes that it takes; on its thread."""
         device, scale = memory.device, memory.batch_scale
-        options = model.offer.compute.on(device, replace(self._limits.compute, dtype=dtype))
         before = self._used_bytes(device)
-        context = load_context.LoadContext(
+        context = LoadContext(
             model.offer.card.revision,
             model.report_progress,
             model.task,
             model.id,
             device,
-            options.dtype,
+            model.offer.compute.on(device, replace(self._limits.compute, dtype=dtype)),
             scale,
-            options.attention,
-            options.tf32,
         )
         with load_context.use(context):
             handler = model.offer.loader(model.id, device)

@@ -194,7 +194,7 @@ async def test_loader_sees_its_context_and_reports_progress() -> None:
     assert first.task == "task"
     assert first.model_id == "m"
     assert first.device == "cpu"
-    assert first.dtype == "bfloat16"
+    assert first.compute.dtype == "bfloat16"
     assert load_context.current().revision == ""
 
 

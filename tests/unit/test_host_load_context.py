@@ -7,9 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from experts.host import load_context
-from experts.host.compute_options import ENGINE_CHOICE, ComputeOptions
 from experts.host.expert import Offer
 from experts.host.handler import Handler, single
+from experts.host.load_context import ENGINE_CHOICE, ComputeOptions
 from experts.host.model_manager import Limits, Models
 from experts.host.settings import Settings
 from protos.hugginggpt.v1.model_pb2 import ModelCard
@@ -44,9 +44,9 @@ async def test_loader_sees_the_options_of_the_operator() -> None:
     limits = Limits(compute=ComputeOptions(attention="eager", tf32=False))
     with closing(Models([offer], limits, placements="*=cpu:bf16")) as models:
         assert await models.load(["m"])
-    assert contexts[0].dtype == "bfloat16"
-    assert contexts[0].attention == "eager"
-    assert contexts[0].tf32 is False
+    assert contexts[0].compute.dtype == "bfloat16"
+    assert contexts[0].compute.attention == "eager"
+    assert contexts[0].compute.tf32 is False
 
 
 @pytest.mark.parametrize(("name", "value"), [("EXPERT_ATTENTION", "fast"), ("EXPERT_TF32", "sometimes")])
