@@ -31,7 +31,7 @@ from experts.host.expert import (
 from experts.host.inference import Inference
 from experts.host.isolation import running
 from experts.host.load_context import ComputeOptions
-from experts.host.model_manager import Limits, Models
+from experts.host.model_manager import Limits, ModelManager
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import ThreadPool, any_busy
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.02, 5.0
 
 
-async def watch(models: Models, running: RunningServer, *, batch_seconds: float, load_seconds: float) -> None:
+async def watch(models: ModelManager, running: RunningServer, *, batch_seconds: float, load_seconds: float) -> None:
     """Kills worker processes whose batch is overdue; without a worker process, sets liveness to NOT_SERVING.
 
     Args:
@@ -213,7 +213,7 @@ def _load_timeout(settings: Settings) -> float:
     return settings.load_seconds if settings.workers == "thread" else inf
 
 
-def _models(expert: Expert, settings: Settings) -> Models:
+def _models(expert: Expert, settings: Settings) -> ModelManager:
     limits = Limits(
         settings.max_waiting,
         settings.batch_items,
@@ -222,13 +222,13 @@ def _models(expert: Expert, settings: Settings) -> Models:
         settings.memory_bytes,
         ComputeOptions(attention=settings.attention, tf32=settings.tf32),
     )
-    return Models(expert.offers, limits, devices=expert.devices, placements=settings.devices, pool=settings.pool)
+    return ModelManager(expert.offers, limits, devices=expert.devices, placements=settings.devices, pool=settings.pool)
 
 
 async def _become_ready(
-    expert: Expert, models: Models, description: Description, server: RunningServer, started_at: float
+    expert: Expert, models: ModelManager, description: Description, server: RunningServer, started_at: float
 ) -> None:
-    if not await models.load(expert.preload):
+    if not await models.preload(expert.preload):
         log.error("not ready: no model could be loaded")
         return
     description.start_duration = timedelta(seconds=time.monotonic() - started_at)
@@ -237,7 +237,7 @@ async def _become_ready(
     log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_duration.total_seconds(), 2))
 
 
-async def _publish_health(models: Models, description: Description, server: RunningServer) -> None:
+async def _publish_health(models: ModelManager, description: Description, server: RunningServer) -> None:
     """Publishes the status of each model and the readiness of the expert on grpc.health.v1.
 
     After the preload, the expert is ready while any of its models is available.

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from experts.host.active_calls import ProgressUpdate
 from experts.host.expert import Expert, Offer
-from experts.host.model_manager import Models
+from experts.host.model_manager import ModelManager
 from experts.host.model_slot import State
 from experts.host.settings import Settings
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad, ModelLoading
@@ -28,7 +28,7 @@ _STATES: dict[State, ModelState.ValueType] = {
 class Description:
     """Builds Describe responses from an expert and the state of its models."""
 
-    def __init__(self, expert: Expert, models: Models, settings: Settings) -> None:
+    def __init__(self, expert: Expert, models: ModelManager, settings: Settings) -> None:
         self.start_duration: timedelta | None = None
         """Time from the start of the process until it was ready; None before that."""
         self._expert, self._models, self._settings = expert, models, settings

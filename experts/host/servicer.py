@@ -26,7 +26,7 @@ from experts.host.input_validation import (
     has_artifacts,
     has_files,
 )
-from experts.host.model_manager import Models
+from experts.host.model_manager import ModelManager
 from experts.host.model_slot import ModelSlot
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
@@ -84,7 +84,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
     def __init__(
         self,
         expert: Expert,
-        models: Models,
+        models: ModelManager,
         description: Description,
         inference: Inference,
         *,
