@@ -16,13 +16,11 @@ from math import inf
 import structlog
 from google.protobuf import json_format
 
-from experts.host import load_context
 from experts.host.description import Description
-from experts.host.devices import Placements, Repositories, default_threads
+from experts.host.devices import Placements, default_threads
 from experts.host.expert import (
     EngineNotInstalled,
     Expert,
-    Offer,
     install_command,
     is_missing_dependency,
     missing_package,
@@ -32,6 +30,7 @@ from experts.host.inference import Inference
 from experts.host.isolation import running
 from experts.host.load_context import ComputeOptions
 from experts.host.model_manager import Limits, ModelManager
+from experts.host.prefetch import prefetch
 from experts.host.servicer import ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import ThreadPool, any_busy
@@ -39,7 +38,7 @@ from experts.host.workers import WorkerSettings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common.artifacts import ArtifactStore
-from services.common.errors import MISSING_DEPENDENCY_STATUS, ServiceError
+from services.common.errors import MISSING_DEPENDENCY_STATUS
 from services.common.server import RunningServer, run, service_process, serving
 
 log = structlog.get_logger(__name__)
@@ -94,6 +93,11 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
     modes.add_argument(
         "--prefetch", action="store_true", help="download the served models (EXPERT_ALLOWED) to the cache, and exit"
     )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="with --prefetch: succeed without the models that cannot be downloaded, if there are others",
+    )
     options, name = parser.parse_args(arguments), "expert-" + package.rpartition(".")[2]
     if options.describe:
         with (
@@ -106,7 +110,8 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
         return
     if options.prefetch:
         with service_process(name, Settings) as settings, _report_missing_packages(package):
-            fetched = prefetch(read_expert(package).only(settings.allowed_ids), Placements(settings.devices))
+            expert = read_expert(package).only(settings.allowed_ids)
+            fetched = prefetch(expert, Placements(settings.devices), allow_missing=options.allow_missing)
         sys.exit(0 if fetched else 1)
     run(name, partial(_serve_package, package), Settings)
     if any_busy():
@@ -260,38 +265,3 @@ async def _background_task(work: Coroutine[None, None, None]) -> AsyncIterator[N
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-def prefetch(expert: Expert, placements: Placements) -> bool:
-    """Downloads the files that all models of an expert need on their devices, without loading them.
-
-    Returns:
-        Whether all files are present; the log has the reason for each model that is not.
-    """
-    engine = expert.devices
-    if not isinstance(engine, Repositories):
-        log.info("nothing to fetch: its models come with their packages, or are remote", expert=expert.name)
-        return True
-    log.info("fetching", expert=expert.name, models=sorted({offer.card.id for offer in expert.offers}))
-    results = [_fetch(offer, _device(placements.of(offer.card.id).device, engine)) for offer in expert.offers]
-    return all(results)
-
-
-def _device(device: str, engine: Repositories) -> str:
-    return engine.target_device() if device == "auto" else device
-
-
-def _fetch(offer: Offer, device: str) -> bool:
-    card = offer.card
-    context = load_context.LoadContext(card.revision, task=card.task, model_id=card.id, device=device, fetch_only=True)
-    try:
-        with load_context.use(context):
-            offer.loader(card.id, device)
-    except load_context.FilesFetched:
-        pass
-    except ServiceError as error:
-        facts = {"error": error.message, "remedy": error.remedy}
-        log.error("model not fetched", model=card.id, task=card.task, **facts)  # noqa: TRY400  # the stack trace adds nothing
-        return False
-    log.info("model fetched", model=card.id, task=card.task)
-    return True

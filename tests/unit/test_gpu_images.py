@@ -24,7 +24,7 @@ CAPABILITIES = {"13": "7.5", "12": "5.0"}
 def cuda() -> str:
     """Major version of CUDA in the lock of torch."""
     lock = (ROOT / "docker" / "torch-cuda.lock").read_text(encoding="utf-8")
-    return re.findall(r"^nvidia-cuda-runtime==(\d+)\.", lock, re.MULTILINE)[0]
+    return str(re.findall(r"^nvidia-cuda-runtime==(\d+)\.", lock, re.MULTILINE)[0])
 
 
 def build_command(image: str, torch: str) -> str:
