@@ -12,7 +12,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from experts.host import conversion, metering
-from experts.host.active_calls import ActiveCalls, CallItems, ProgressUpdate
+from experts.host.active_calls import ActiveCall, ActiveCalls, CallItems, ProgressUpdate
 from experts.host.description import Description
 from experts.host.expert import Expert, Offer
 from experts.host.handler import Media, Outputs, Parameters
@@ -145,7 +145,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
                     outputs = await conversion.store_outputs(done.result, self._store, tenant)
             except TimeoutError:
                 raise _call_timed_out(self._settings.call_seconds) from None
-        usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - started_at, used=used)
+        usage = _usage(call, busy=done.busy_seconds, elapsed=time.perf_counter() - started_at)
         return pb.InferResponse(outputs=outputs, revision=model.revision, usage=usage)
 
     async def _infer_batch(
@@ -171,7 +171,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
             except TimeoutError:
                 raise _call_timed_out(self._settings.call_seconds) from None
         busy = sum(each.busy_seconds for each in done if isinstance(each, InferenceResult))
-        usage = _usage(busy=busy, elapsed=time.perf_counter() - started_at, used=used)
+        usage = _usage(call, busy=busy, elapsed=time.perf_counter() - started_at)
         return pb.InferBatchResponse(results=results, revision=model.revision, usage=usage)
 
     async def _run_items(
@@ -281,11 +281,11 @@ def _call_timed_out(seconds: float) -> DeadlineExceeded:
     )
 
 
-def _usage(*, busy: float, elapsed: float, used: Mapping[str, float]) -> Usage:
-    usage = Usage()  # filled in place, which takes half as long as copying its parts
+def _usage(call: ActiveCall, *, busy: float, elapsed: float) -> Usage:
+    usage = call.llm_usage  # filled in place, which takes half as long as copying its parts
     _set_seconds(usage.busy, busy)
     _set_seconds(usage.elapsed, elapsed)
-    for pool, seconds in used.items():
+    for pool, seconds in call.used.items():
         usage.pool_seconds[pool] = seconds
     return usage
 
