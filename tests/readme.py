@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
 from experts.host.settings import Settings as HostSettings
-from experts.remote import llm
+from experts.llm.tasks import DOCUMENT_TASK, PICTURE_TASKS, TEXT_TASKS
 from experts.remote.model_listing import SOURCES
 from experts.remote.settings import RemoteSettings
 from experts.served.config import OPENAI_TASKS
@@ -37,7 +37,8 @@ PAGES = (
 
 MODALITIES = ("text", "vision", "audio", "video", "diffusion")
 ELSEWHERE: Mapping[str, frozenset[str]] = {
-    "remote": frozenset({*SOURCES, *llm.TASKS}),
+    "llm": frozenset({*TEXT_TASKS, DOCUMENT_TASK, *PICTURE_TASKS}),
+    "remote": frozenset(SOURCES),
     "served": frozenset(OPENAI_TASKS),
 }
 """Experts whose models are not on cards here, with their tasks."""
