@@ -16,7 +16,6 @@ from math import inf
 import structlog
 from google.protobuf import json_format
 
-from experts.host.description import Description
 from experts.host.devices import Placements, default_threads
 from experts.host.expert import (
     EngineNotInstalled,
@@ -31,7 +30,7 @@ from experts.host.isolation import running
 from experts.host.load_context import ComputeOptions
 from experts.host.model_manager import Limits, ModelManager
 from experts.host.prefetch import prefetch
-from experts.host.servicer import ExpertServicer
+from experts.host.servicer import Description, ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import ThreadPool, any_busy
 from experts.host.workers import WorkerSettings

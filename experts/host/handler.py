@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
 
-from experts.host import strict_json
+from services.common import strict_json
 
 Inputs = Mapping[str, Any]
 Parameters = Mapping[str, Any]
