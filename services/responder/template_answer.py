@@ -13,10 +13,6 @@ _WHAT_IT_DOES = (
     " “read the text in this image aloud”, “summarize report.pdf” or “how many people are in this photo?”."
     " `hugginggpt tasks` lists all it can do now."
 )
-_NO_CHAT_MODEL = (
-    f"No chat model is installed, so a conversation is not possible.{_WHAT_IT_DOES}"
-    " To talk with a model, add an expert that offers conversational: `hugginggpt experts add ADDRESS`."
-)
 _CHAT_FAILED = (
     "The chat model gave no answer; ask again later, or see `hugginggpt doctor` for what is wrong"
     f" with it.{_WHAT_IT_DOES}"
@@ -178,8 +174,8 @@ def _seconds(seconds: float) -> str:
 
 
 def _chat_unavailable(summary: RunSummary) -> Iterator[str]:
-    if any(note.kind is NoteKind.CHAT for note in summary.notes):
-        yield _CHAT_FAILED if summary.llm else _NO_CHAT_MODEL
+    texts = [inline_full(note.text) for note in summary.notes if note.kind is NoteKind.CHAT]
+    yield from [_CHAT_FAILED] if texts and summary.llm else texts
 
 
 def _unused_files(summary: RunSummary) -> Iterator[str]:

@@ -104,7 +104,7 @@ async def test_partial_answer_is_continued(responder_stub: "ResponderServiceAsyn
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
-    [(plan_pb2.NOTE_KIND_CLARIFY, "Send it."), (plan_pb2.NOTE_KIND_CHAT, "No chat model is installed")],
+    [(plan_pb2.NOTE_KIND_CLARIFY, "Send it."), (plan_pb2.NOTE_KIND_CHAT, "Send it.")],
 )
 async def test_answer_contains_notes_of_planner(
     responder_stub: "ResponderServiceAsyncStub", kind: plan_pb2.NoteKind.ValueType, sentence: str

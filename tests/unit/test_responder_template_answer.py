@@ -189,7 +189,7 @@ def test_reused_result_is_marked() -> None:
     ("notes", "failure", "sentence"),
     [
         ([Note(NoteKind.MISSING, "Send a picture.")], None, "Send a picture."),
-        ([Note(NoteKind.CHAT, "")], None, "No chat model is installed"),
+        ([Note(NoteKind.CHAT, "You are welcome.")], None, "You are welcome."),
         ([], Failure("the planner is away", "try again"), "the planner is away. try again."),
         ([Note(NoteKind.MISSING, "Send a picture.")], Failure("Send a picture.", "say more"), "Send a picture."),
         ([], None, "Nothing came of this request."),
