@@ -75,12 +75,6 @@ class Repositories(Protocol):
     def target_device(self) -> str:
         """Returns the device that files are fetched for, "cuda" or "cpu", even if this machine has no GPU."""
 
-    def cache(self) -> Path:
-        """Returns the folder that files are fetched into."""
-
-    def is_offline(self) -> bool:
-        """Whether nothing is downloaded: models are present or absent."""
-
 
 class CpuOnly:
     """Devices of an engine that only uses the CPU."""
@@ -110,7 +104,7 @@ class Placement:
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:0"."""
     dtype: str = ""
-    """As in ComputeOptions."""
+    """As in LoadContext."""
 
 
 class Placements:

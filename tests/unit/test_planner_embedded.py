@@ -93,6 +93,62 @@ LITE_CASES: list[Row] = [
         ],
     ),
     (
+        "resize it to 200x100 and then rotate it 90 degrees clockwise",
+        ("flag.png",),
+        [
+            "image-to-image(image=file1, instruction='resize it to 200x100')",
+            "image-to-image(image=1.image, instruction='rotate it 90 degrees clockwise')",
+        ],
+    ),
+    (
+        "make these two black and white",
+        ("face.jpg", "apple.png"),
+        [
+            "image-to-image(image=file1, instruction='make it black and white')",
+            "image-to-image(image=file2, instruction='make it black and white')",
+        ],
+    ),
+    (
+        "I lost my glasses so I can't read this. When is my appointment now?",
+        ("letter.pdf",),
+        ["document-question-answering(image=file1, question='When is my appointment now?')"],
+    ),
+    ("i can't make out what's written here", ("sign.png",), ["image-to-text(image=file1)"]),
+    (
+        "Sorry to bother you, would you mind checking what the electrician's email is? Cheers!",
+        ("bill.pdf",),
+        ['document-question-answering(image=file1, question="What the electrician\'s email is?")'],
+    ),
+    (
+        "which email address do I write to for the jazz thing?",
+        ("poster.png",),
+        ["document-question-answering(image=file1, question='Which email address do I write to for the jazz thing?')"],
+    ),
+    (
+        "On which page does it say how to clean the kettle?",
+        ("manual.pdf",),
+        ["document-question-answering(image=file1, question='On which page does it say how to clean the kettle?')"],
+    ),
+    (
+        "waht is teh total on this reciept",
+        ("receipt.jpg",),
+        ["document-question-answering(image=file1, question='What is the total on this receipt')"],
+    ),
+    ("plz reed this", ("poster.png",), ["image-to-text(image=file1)"]),
+    ("trun this text in to speach", ("article.txt",), ["text-to-speech(text=file1)"]),
+    (
+        "find all email adresses, phone nubmers and dates in this letter",
+        ("letter.txt",),
+        ["token-classification(text=file1)"],
+    ),
+    ("cuont the poeple on teh foto", ("friends.jpg",), ["object-detection(image=file1)"]),
+    ("mkae it brigter", ("apple.png",), ["image-to-image(image=file1, instruction='make it brighter')"]),
+    (
+        "hwo many archs were damadged",
+        ("article.txt",),
+        ["question-answering(question='How many arches were damaged', context=file1)"],
+    ),
+    (
         "Turn the first image into a pencil sketch and blur the second one",
         ("one.jpg", "two.jpg"),
         [
@@ -556,10 +612,12 @@ def test_every_standard_task_can_be_planned(text: str, files: tuple[str, ...], e
         ("Sharpen report.docx", ("photo.png",), [], NoteKind.CLARIFY, "what was sent is photo.png"),
         ("Summarize https://example.com/paper.pdf", (), [], NoteKind.CLARIFY, "https://example.com/paper.pdf"),
         ("here is my new photo", ("me.png",), [], NoteKind.CLARIFY, "Say what to do with me.png"),
-        ("hello there!", (), [], NoteKind.CHAT, ""),
-        ("Thanks, that was great!", (), [], NoteKind.CHAT, ""),
-        ("what can you do?", (), [], NoteKind.CHAT, ""),
-        ("What is the capital of France?", (), [], NoteKind.CHAT, ""),
+        ("hello there!", (), [], NoteKind.CHAT, "Hello!"),
+        ("Thanks, that was great!", (), [], NoteKind.CHAT, "You are welcome."),
+        ("ok perfect", (), [], NoteKind.CHAT, "All right."),
+        ("what can you do?", (), [], NoteKind.CHAT, "pictures, recordings and documents"),
+        ("Good morning, what can you do?", (), [], NoteKind.CHAT, "pictures, recordings and documents"),
+        ("What is the capital of France?", (), [], NoteKind.CHAT, "needs a text or a file"),
     ],
 )
 def test_unplannable_part_of_request_yields_note(

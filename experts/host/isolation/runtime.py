@@ -26,6 +26,7 @@ SLOW_SECONDS = 1.0
 MODULES = (
     "experts.host.isolation.worker",
     "experts.host.media",
+    "experts.host.audio",
     "numpy",
     "PIL.Image",
     "PIL.ImageOps",

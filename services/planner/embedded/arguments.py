@@ -23,6 +23,13 @@ RESULT = re.compile(
 
 _PICTURE = r"(?:image|picture|photo|pic|version|one|copy)s?\b"
 
+_SEVERAL = re.compile(
+    rf"\b(?:these|those|the|all|both|each)(?:\s+of\s+(?:these|those|them|the))?\s+(?:two|three|four|five|six|\d+)"
+    rf"(?:\s+{_PICTURE})?(?!\s+(?:colou?rs?|times|percent|degrees|pixels)\b)|\b(?:both|each|all)\s+of\s+(?:them|these|those)\b",
+    re.IGNORECASE,
+)
+"""Several pictures together; each is changed for itself."""
+
 _FIND = re.compile(
     r"\b(?:find|locate|detect|spot|where (?:is|are))\s+(?P<list>.+?)(?=\s+(?:in|on|of|within)\b|[.?!]|$)", re.IGNORECASE
 )
@@ -127,7 +134,7 @@ def labels(clause: Clause, wording: Wording) -> list[str]:
 
 def instruction(clause: Clause) -> str:
     """What is to be done with a picture; "the sketch" is "it", not another thing to be done."""
-    words = clause.words
+    words = _SEVERAL.sub("it", clause.words)
     for match in clause.results:
         said = re.escape(clause.masked[match.start - clause.start : match.end - clause.start])
         words = re.sub(rf"\b\w+\s+{said}(?:\s+{_PICTURE})?(?!\w)", "it", words, flags=re.IGNORECASE)

@@ -9,12 +9,14 @@ from services.planner.embedded.clauses import Clause
 from services.planner.embedded.learned.reading import Reading
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.rules import Drafted
-from services.planner.embedded.senses import sense, task_of
+from services.planner.embedded.senses import EDITING, sense, task_of
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import Stream
 from services.planner.embedded.weaver import Weaver
 from services.planner.plan import Draft, Many, Note, NoteKind
 from services.planner.task_spec import Modality, Spec
+
+_CHANGES = frozenset((EDITING, "image-to-image"))
 
 GUESS = 0.5
 """A plan less certain than this may well be another."""
@@ -68,7 +70,8 @@ class Builder:
         before = {task.id for task in self._weaver.tasks}
         made: list[Stream] = []
         for step in self._steps(name, at):
-            made += self._weaver.weave(replace(step, fed=fed))
+            continues = bool(made) and name in _CHANGES  # the words say whether it changes what was just made
+            made += self._weaver.weave(replace(step, fed=None if continues else fed))
         self._made[one] = tuple(made)
         fresh = [task for task in self._weaver.tasks if task.id not in before]
         does = {task_of(name), task_of(name, picture=True)}

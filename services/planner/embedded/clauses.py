@@ -37,11 +37,21 @@ _LEAD_IN = re.compile(
 """How words begin that a question may follow."""
 
 _WANTED = re.compile(r"\b(?:needs?|wants?|like|please|to be|can you|could you)\b")
+_PREPOSITION = r"(?:by|in|on|at|to|from|for|until|till|since|under|with|of|about)"
+_ASKING = r"(?:what|who|whom|whose|where|when|why|which|how)"
 _QUESTION = re.compile(
-    r"(?:what|who|whom|whose|where|when|why|which|how|is|are|was|were|does|did|do(?=\s+(?:you|they|we|i|these|those|people)\b)|has|have|can"
-    r"|could|would|should|will)\b"
+    rf"(?:(?:{_PREPOSITION}\s+)?{_ASKING}(?:'?s|'?re)?|(?:is|are|was|were|does|did|do(?=\s+(?:you|they|we|i|these|those|people)\b)|has|have|can"
+    r"|could|would|should|will)(?:n'?t)?)\b"
 )
-_RELATIVE = re.compile(r"(?:which|where|who|whom|whose|when)\b")
+_ASKED_FOR = re.compile(
+    rf"(?:(?:please\s+)?(?:(?:tell|show|telling|showing)\s+(?:me|us)|let\s+(?:me|us)\s+know|(?:i|we)(?:'d|\s+would)?\s+(?:like|want|need|have)\s+to"
+    r"\s+(?:know|find\s+out)|do\s+you\s+know|(?:check|find\s+out|figure\s+out|look\s+up|work\s+out)(?:\s+for\s+me)?"
+    r"|(?:checking|finding\s+out|looking\s+up)|any\s+idea|(?:i|we)\s+wonder|(?:i\s+was\s+|just\s+)?wondering)[\s,:]+)+"
+    rf"(?=(?:{_PREPOSITION}\s+)?{_ASKING}(?:'?s)?\s+\w)"
+)
+"""What may stand before a question that is asked in a statement: "tell me when it is due"."""
+
+_RELATIVE = re.compile(rf"(?:{_PREPOSITION}\s+)?(?:which|where|who|whom|whose|when)\b")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _FEWEST_QUESTION_WORDS = 3
 _SHORT_QUESTION = re.compile(r"(?:what|who|where|when|why|which|how)\s+[\w'-]+\s*\?")
@@ -140,6 +150,8 @@ class Reader:
 
     def _questions(self, stretch: Stretch) -> bool:
         words = self._core(stretch)
+        if _ASKED_FOR.match(words):
+            return True
         long_enough = len(_WORD.findall(words)) >= _FEWEST_QUESTION_WORDS or _SHORT_QUESTION.match(words)
         if not (_QUESTION.match(words) and long_enough):
             return False

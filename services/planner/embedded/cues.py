@@ -74,7 +74,9 @@ class Lexicon:
     page: re.Pattern[str]
     """What it calls a document that may be a picture, a PDF or a text."""
     chat: re.Pattern[str]
-    """A whole message that is conversation."""
+    """A whole message that is small talk."""
+    small_talk: Mapping[str, re.Pattern[str]]
+    """Parts of such a message by kind, the kind that an answer is most needed for first."""
     verb: re.Pattern[str]
     """The beginning of a command."""
     polite: re.Pattern[str]
@@ -122,13 +124,15 @@ def lexicon() -> Lexicon:
         )
         for cue in data["cues"]
     )
+    chat = [pattern for patterns in data["chat"].values() for pattern in patterns]
     noun_words = ("image", "audio", "video", "table", "text")
     nouns = {_MODALITIES[name]: _compiled([words[name]], words) for name in noun_words}
     return Lexicon(
         cues=cues,
         nouns=nouns,
         page=_compiled([words["page"], "<pdf>"], words),
-        chat=re.compile(rf"\W*(?:(?:{_expanded('|'.join(data['chat']), words)})(?:\W+|$))+"),
+        chat=re.compile(rf"\W*(?:(?:{_expanded('|'.join(chat), words)})(?:\W+|$))+"),
+        small_talk={kind: _compiled(patterns, words) for kind, patterns in data["chat"].items()},
         verb=_compiled(data["verbs"], words),
         polite=re.compile(rf"[\W_]*(?:(?:{_expanded(data['polite'], words)})\b[\W_]*)*"),
         context=re.compile(rf"\W*(?:{_expanded(data['context'], words)})\b"),

@@ -176,7 +176,7 @@ class Media:
         older = [resource for resource in proper if resource.age]
         candidates = [resource for resource in proper if not resource.age]
         if older and (not candidates or clause.says(EARLIER)):
-            by_user = clause.says(ORIGINAL) or clause.says(_BY_USER)
+            by_user = clause.says(ORIGINAL) or clause.says(_BY_USER) or (clause.asks and not clause.says(EARLIER))
             older = [resource for resource in older if not (by_user and resource.made)] or older
             newest = min(resource.age for resource in older)
             candidates = [resource for resource in older if resource.age == newest]

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 from services.planner.embedded.building import Builder, lacks_more, with_remarks
+from services.planner.embedded.follow_ups import complete
 from services.planner.embedded.foreign.planned import planned as in_any_language
 from services.planner.embedded.learned.reading import Reading, read
 from services.planner.embedded.learned.weights import Weights, weights
 from services.planner.embedded.learned.words import Token, tokens
 from services.planner.embedded.rules import CONTROLLER, Drafted, Rules
 from services.planner.embedded.senses import senses_of
-from services.planner.embedded.weighing import hints, standing
+from services.planner.embedded.weighing import hints, only_asks, standing
 from services.planner.plan import Decision, Draft
 from services.planner.request import Request
 from services.planner.task_spec import Catalogue
@@ -34,13 +35,13 @@ class Embedded:
         return replace(draft, decision=replace(draft.decision, version=self._learned.version))
 
     def _plan(self, request: Request, catalogue: Catalogue) -> Draft:
-        drafted = self._rules.draft(request, catalogue)
+        drafted = self._rules.draft(complete(request), catalogue)
         if drafted.settled or not self._knows(drafted):
             return drafted.draft
         known = hints(drafted, self._places)
         found = tokens(drafted.wording)
         reading = read(found, known, self._learned)
-        certainty = standing(reading, known)
+        certainty = standing(reading, known, asks=only_asks(drafted))
         if certainty is not None:
             return _told(drafted.draft, certainty)
         return self._built(drafted, reading, found, catalogue)

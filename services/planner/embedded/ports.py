@@ -53,6 +53,8 @@ class Ports:
             Wanting: something is missing.
         """
         fed = taken(step.spec, (meant(stream, step.clause.masked) for stream in step.fed or ()))
+        if step.clause.asks:
+            fed.pop("question", None)
         filled = {
             port.name: fed.get(port.name) or self._found(step, port)
             for port in step.spec.inputs

@@ -120,11 +120,39 @@ def without_a_wish(words: str, resources: Sequence[Resource]) -> Note:
     """Words that ask for nothing, with files or without."""
     if sent := _sent(resources):
         return _clarify(f"Say what to do with {', '.join(sent)}.", words)
-    return chat(words, "This states something and asks for no task.")
+    return _chat(
+        words, "This states something and asks for no task: send a file or a text, and say what to do with it."
+    )
 
 
-def chat(words: str, text: str = "This is conversation and calls for no task.") -> Note:
-    """Words that want an answer but no task."""
+def question_without_text(words: str) -> Note:
+    """A question, and nothing to find the answer in."""
+    return _chat(words, f"“{words}” needs a text or a file to find the answer in: send one with the question.")
+
+
+def small_talk(words: str, kind: str) -> Note:
+    """Greetings, thanks and the like."""
+    return _chat(words, _REPLIES[kind])
+
+
+_WHAT_IT_DOES = (
+    "HuggingGPT does things with texts, pictures, recordings and documents. Send a file or a text and say what to do,"
+    " such as “read the text in this image aloud”, “summarize report.pdf” or “how many people are in this photo?”."
+    " `hugginggpt tasks` lists all it can do now."
+)
+_REPLIES = {
+    "help": _WHAT_IT_DOES,
+    "self": _WHAT_IT_DOES,
+    "thanks": "You are welcome.",
+    "farewell": "Goodbye.",
+    "greeting": "Hello! Send a file or a text and say what to do with it.",
+    "other": "All right. Send a file or a text and say what to do with it.",
+}
+"""What is said to small talk where no chat model is installed; the kinds are those of cues.json."""
+
+
+def _chat(words: str, text: str) -> Note:
+    """Words that want an answer but no task; a chat model gives a better one than this text."""
     return Note(NoteKind.CHAT, text, words[:LONGEST_SPAN])
 
 

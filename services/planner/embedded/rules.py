@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from services.planner.embedded import remarks
 from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
 from services.planner.embedded.conditions import condition
-from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, lexicon
+from services.planner.embedded.cues import CERTAIN, LIKELY, WEAK, Lexicon, Match, lexicon
 from services.planner.embedded.outside import outside
 from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.resources import Resource, resources
@@ -33,6 +33,11 @@ _DONE_TO_RESULT = re.compile(
 _FURTHER_TEXT = re.compile(rf"\W*(?:and\s+)?(?:then|next|also|finally|afterwards)\s+{QUOTE_MARK}")
 """How a sentence begins that wants for another text what the one before wants."""
 
+_INABILITY = re.compile(
+    r"\b(?:i|we|he|she|they)(?:'m| am| are)? (?:can't|can not|cannot|couldn't|could not|unable to|not able to)\b"
+)
+"""A reason why something is asked for."""
+
 _SPEAKS = re.compile(rf"\w|{MARKED}")
 """A letter, a digit, a file or a quotation: punctuation alone calls for nothing."""
 
@@ -54,8 +59,8 @@ class Drafted:
     refused: frozenset[str] = frozenset()
     """Tasks the words say not to do."""
     settled: bool = False
-    """Nothing learned can tell better: some words hold only in a case that a plan cannot know, or all that is asked
-    for needs what nobody sent."""
+    """Nothing learned can tell better: some words hold only in a case that a plan cannot know, all that is asked for
+    needs what nobody sent, or the request continues a conversation."""
 
 
 class Rules:
@@ -122,9 +127,7 @@ class _Planning:
 
     def drafted(self) -> Drafted:
         stated: list[str] = []
-        for start, end in sentences(self._wording.masked):
-            if self._lexicon.chat.fullmatch(self._wording.masked[start:end]):
-                continue
+        for start, end in self._sentences():
             clauses, open_ended = self._unconditional(start, end)
             self._weaver.notes += open_ended
             self._left_open = bool(open_ended)
@@ -155,8 +158,19 @@ class _Planning:
             tuple(self._clauses),
             tuple(self._steps),
             frozenset(self._reader.refused) - {step.spec.name for step in self._steps},
-            self._conditional or (self._weaver.asks_back and not tasks),
+            self._conditional or (self._weaver.asks_back and not tasks) or (bool(tasks) and self._continues()),
         )
+
+    def _sentences(self) -> list[tuple[int, int]]:
+        """Where the sentences stand; "I can't read this" asks for something only if no other does."""
+        masked = self._wording.masked
+        found = [span for span in sentences(masked) if not self._lexicon.chat.fullmatch(masked[slice(*span)])]
+        others = [span for span in found if not _INABILITY.search(masked, *span)]
+        return others if len(others) < len(found) and any(self._read(*span) for span in others) else found
+
+    def _continues(self) -> bool:
+        """Whether all there is to work on comes from earlier turns."""
+        return bool(self._resources) and all(one.age for one in self._resources) and not self._wording.payloads
 
     # ------------------------------------------------------------ reading
 
@@ -205,7 +219,12 @@ class _Planning:
         found += self._vocabulary.by_name(masked, start, end)
         for first, last in pieces(masked, start, end):
             found += self._vocabulary.by_words(masked, first, last)
-        return [replace(match, offered=self._wants.offered(match.tasks)) for match in found]
+        return [replace(match, offered=self._wants.offered(match.tasks), weight=self._weight(match)) for match in found]
+
+    def _weight(self, match: Match) -> int:
+        """Its weight; a typo is weak evidence that loses to any word as it was written."""
+        mended = any(match.start < end and start < match.end for start, end in self._wording.mended)
+        return WEAK if mended else match.weight
 
     def _specs(self, matches: Collection[Match]) -> Iterator[Spec]:
         for match in matches:
@@ -231,7 +250,7 @@ class _Planning:
 
     def _not_planned(self, clause: Clause) -> list[Note]:
         if clause.asks and not self._resources:
-            return [remarks.chat(clause.words, "This is a question for a conversation, not for one of the tasks here.")]
+            return [remarks.question_without_text(clause.words)]
         aside = self._lexicon.aside.fullmatch(clause.masked.strip(" .,!?"))
         if self._wants.only_results(clause):
             return [remarks.unknown(clause.words)] if _DONE_TO_RESULT.match(clause.masked) else []
@@ -240,7 +259,8 @@ class _Planning:
     def _without_tasks(self) -> Note:
         masked, words = self._wording.masked.strip(), self._wording.text.strip()
         if self._lexicon.chat.fullmatch(masked):
-            return remarks.chat(words)
+            kinds = (kind for kind, part in self._lexicon.small_talk.items() if part.search(masked))
+            return remarks.small_talk(words, next(kinds))
         if not common_words(masked):
             return remarks.not_understood(words)
         return remarks.without_a_wish(words, self._resources)

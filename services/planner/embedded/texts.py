@@ -66,7 +66,11 @@ class Texts:
         """Whether there is a text that a clause may be about."""
         flowed = any(not stream.finding for stream in self._flow.of(Modality.TEXT))
         quoted = any(not payload.asks and payload.start < clause.end for payload in self.wording.payloads)
-        return flowed or quoted or any(not resource.age for resource in self._media.sent(clause, Modality.TEXT))
+        return (
+            flowed
+            or quoted
+            or any(not (resource.age and resource.made) for resource in self._media.sent(clause, Modality.TEXT))
+        )
 
     def all(self, clause: Clause) -> list[Single]:
         """Every text there is: what has flowed, what is quoted, what was sent."""
@@ -152,7 +156,7 @@ class Texts:
 
     def _left(self, clause: Clause) -> Stream | None:
         """What remains when the clause points at nothing."""
-        points_back = clause.says(PRONOUN) or clause.says(EARLIER)
+        points_back = clause.says(PRONOUN) or clause.says(EARLIER) or clause.asks
         return self._elsewhere() or self._read_out(clause) or (self._sent(clause, old=True) if points_back else None)
 
     def _named(self, clause: Clause) -> Stream | None:

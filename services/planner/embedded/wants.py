@@ -162,7 +162,7 @@ class Wants:
         """Who can answer a question nothing else is known for: by what it is about."""
         subject = self._subject(clause)
         if subject is Modality.IMAGE:
-            return [(_DOCUMENTS if self._about_page(clause) else "visual-question-answering",)]
+            return [(_DOCUMENTS,) if self._about_page(clause) else ("visual-question-answering", _DOCUMENTS)]
         if subject is Modality.TABLE:
             return [("table-question-answering",)]
         if subject is not None:

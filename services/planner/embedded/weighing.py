@@ -17,6 +17,11 @@ TIMES_LIKELIER, ENOUGH = 10, 0.6
 """How much likelier than that of sure rules another graph must be, or how likely: else rules are right more often, as
 cross-validation on our own requests showed."""
 
+ENOUGH_FOR_QUESTIONS = 0.9
+"""How likely another graph must be where rules found nothing but questions about what was sent."""
+
+_READING = frozenset(("question-answering", "document-question-answering"))
+
 HALF = 0.5
 """How often rules that are sure are right where what was learned says something else."""
 
@@ -58,8 +63,21 @@ def _names(drafted: Drafted) -> list[str]:
     return named or [name for one in drafted.resources for name in one.names[:1]]
 
 
-def standing(reading: Reading, known: Hints) -> float | None:
-    """How sure the graph that rules made is; None if another is to be built."""
+def only_asks(drafted: Drafted) -> bool:
+    """Whether all of a request are questions about texts and documents that were sent."""
+    asks = all(clause.asks for clause in drafted.clauses)
+    tasks = {step.spec.name for step in drafted.steps}
+    return asks and bool(drafted.resources) and bool(tasks & _READING)
+
+
+def standing(reading: Reading, known: Hints, *, asks: bool) -> float | None:
+    """How sure the graph that rules made is; None if another is to be built.
+
+    Args:
+        reading: the learned graph.
+        known: what rules found.
+        asks: rules found nothing but questions about what was sent.
+    """
     graph = Graph(known.senses, frozenset(link for link in known.links if link[0] != SENT))
     probability = reading.graphs.get(graph, 0.0)
     if graph == reading.graph:
@@ -69,6 +87,8 @@ def standing(reading: Reading, known: Hints) -> float | None:
     if not (known.senses and reading.graph.senses):
         guess = GUESSES_ABOUT_FILES if known.kinds and reading.graph.senses else GUESSES
         return probability if reading.probability < guess else None
+    if asks and not known.left_open and reading.probability < ENOUGH_FOR_QUESTIONS:
+        return max(probability, HALF)
     plain = known.certainty >= (LIKELY if known.own_files else SURE)
     sure = plain and not (known.left_open or known.placeholders)
     outdone = reading.probability >= min(ENOUGH, TIMES_LIKELIER * probability)

@@ -73,6 +73,8 @@ class Wording:
     """Lower case, of the same length as text."""
     mentions: tuple[Mention, ...] = ()
     payloads: tuple[Payload, ...] = ()
+    mended: tuple[tuple[int, int], ...] = ()
+    """Where typos were corrected."""
 
     def excluded(self) -> tuple[Mention, ...]:
         """The files the words leave out: "all but a.png"."""

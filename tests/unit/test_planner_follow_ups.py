@@ -1,0 +1,69 @@
+"""Requests that continue a conversation without naming its files again."""
+
+import pytest
+
+from services.planner.embedded.follow_ups import complete
+from services.planner.plan import Text
+from services.planner.request import Turn
+from tests.support.plans import embedded_plan, inputs, notation, plan_request
+
+INVOICE = (
+    Turn(by_user=True, text="How much do I have to pay?", attachments=inputs(["invoice.pdf"])),
+    Turn(by_user=False, text="**312.00**"),
+)
+MINUTES = (
+    Turn(by_user=True, text="when is the next meeting?", attachments=inputs(["minutes.txt"])),
+    Turn(by_user=False, text="**28 October**"),
+)
+FLAG = (
+    Turn(by_user=True, text="make this half as big", attachments=inputs(["flag.png"])),
+    Turn(by_user=False, text="The new picture is flag-resize.png."),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("and until when?", "Until when do I have to pay?"),
+        ("where", "Where do I have to pay?"),
+        ("no i meant without VAT", "How much do I have to pay without VAT?"),
+        ("and the due date?", "What is the due date?"),
+        ("what about the VAT?", "What is the VAT?"),
+    ],
+)
+def test_short_follow_up_is_completed_by_the_question_before_it(text: str, question: str) -> None:
+    assert complete(plan_request(text, earlier=INVOICE)).text == question
+
+
+def test_pronoun_means_what_the_question_before_was_about() -> None:
+    earlier = (Turn(by_user=True, text="what day is my appointment?"),)
+    assert complete(plan_request("who is that with?", earlier=earlier)).text == "who is my appointment with?"
+
+
+@pytest.mark.parametrize("text", ["thanks!", "read it aloud", "who signed the letter?", "the other one"])
+def test_message_that_stands_alone_is_left_as_it_is(text: str) -> None:
+    assert complete(plan_request(text, earlier=INVOICE)).text == text
+
+
+def test_message_with_a_file_is_left_as_it_is() -> None:
+    assert complete(plan_request("and until when?", ["other.pdf"], earlier=INVOICE)).text == "and until when?"
+
+
+@pytest.mark.parametrize(
+    ("earlier", "task"), [(INVOICE, "document-question-answering"), (MINUTES, "question-answering")]
+)
+def test_follow_up_question_is_about_the_file_of_the_user(earlier: tuple[Turn, ...], task: str) -> None:
+    (planned,) = embedded_plan(plan_request("and where can I park?", earlier=earlier)).tasks
+    assert planned.task == task
+    assert planned.arguments["question"] == Text("Where can I park?")
+    assert earlier[0].attachments[0].value in planned.arguments.values()
+
+
+def test_follow_up_edits_the_picture_of_the_turn_before() -> None:
+    draft = embedded_plan(plan_request("now turn it upside down", earlier=FLAG))
+    assert [task.task for task in draft.tasks] == ["image-to-image"]
+    assert draft.notes == ()
+
+
+def test_thanks_in_a_conversation_plan_nothing() -> None:
+    assert notation(embedded_plan(plan_request("thanks!", earlier=INVOICE)).tasks) == []
