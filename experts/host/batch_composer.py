@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
 from typing import Any
 
 from experts.host.active_calls import ActiveCall
 from experts.host.handler import Batching
-from experts.host.latency_model import LatencyModel
 from experts.host.loaded_model import LoadedModel
 
 MAX_OVERTAKEN_SECONDS = 10.0
@@ -68,13 +68,10 @@ class BatchComposer:
             if len(batch) >= batching.items:
                 break
             cost = batching.cost([*costs, peer.cost])
-            fits = cost <= batching.budget and latency_model.predict(cost) <= max_seconds
-            if fits and (
-                not batching.padded or _is_padding_faster(latency_model, cost, batching.cost(costs), peer.cost)
-            ):
+            if cost <= batching.budget and latency_model.predict(cost) <= max_seconds:
                 batch.append(peer)
                 costs.append(peer.cost)
-        return batch
+        return batch[: _fastest_count(costs, latency_model.fixed_cost)] if batching.padded else batch
 
     def _max_seconds(self, call: ActiveCall) -> float:
         """Returns how long the batch of a call may take."""
@@ -119,8 +116,14 @@ def _arrival(queued: QueuedCall) -> float:
     return queued.arrived_at
 
 
-def _is_padding_faster(latency_model: LatencyModel, together: float, without: float, alone: float) -> bool:
-    """Whether one padded batch is predicted to take no longer than two batches."""
-    return not latency_model.is_fitted or latency_model.predict(together) <= latency_model.predict(
-        without
-    ) + latency_model.predict(alone)
+def _fastest_count(costs: Sequence[float], fixed_cost: float) -> int:
+    """Returns how many of these items, from the first on, take the least time per unit of cost in a padded batch.
+
+    Fewer would spread the fixed time of a batch over less, more would take longer for padding than that saves.
+    """
+    longest_and_total = zip(accumulate(costs, max), accumulate(costs), strict=True)
+    times = [
+        (fixed_cost + longest * count) / total if total else inf
+        for count, (longest, total) in enumerate(longest_and_total, start=1)
+    ]
+    return len(times) - times[::-1].index(min(times))

@@ -80,9 +80,10 @@ class LatencyModel:
         self._largest = max(self._largest * DECAY, cost)
 
     @property
-    def is_fitted(self) -> bool:
-        """Whether the observed costs differ enough to estimate a slope."""
-        return self._slope() is not None
+    def fixed_cost(self) -> float:
+        """The cost that takes as long as the fixed seconds of a batch; infinity until both can be estimated."""
+        slope = self._slope()
+        return self._seconds / self._weight / slope - self._cost / self._weight if slope else inf
 
     def predict(self, cost: float) -> float:
         """Returns the expected seconds of a batch; infinity before the first observation.

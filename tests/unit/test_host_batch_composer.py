@@ -88,6 +88,17 @@ async def test_long_item_is_padded_only_if_faster_than_another_batch(composer: B
     assert items(composer.compose([queued(fast, n, cost=n) for n in (10, 100, 10, 11)])) == [10, 10, 11, 100]
 
 
+async def test_padded_batch_ends_where_padding_costs_more_than_a_batch_saves(composer: BatchComposer) -> None:
+    lengths = [20, *range(13, 20), *range(21, 31)]
+    loaded = replace(measured(model(Batching(padded=True)), start=0.01, each=0.001), batch_items=32)
+    assert items(composer.compose([queued(loaded, n, cost=n) for n in lengths])) == [20, 19, 21, 18, 22]
+
+
+async def test_padded_batch_of_unmeasured_model_takes_all_lengths(composer: BatchComposer) -> None:
+    loaded = model(Batching(padded=True))
+    assert items(composer.compose([queued(loaded, n, cost=n) for n in (10, 100)])) == [10, 100]
+
+
 async def test_interactive_calls_precede_background_calls_in_separate_batches(composer: BatchComposer) -> None:
     loaded = measured(model(Batching()), start=0.0, each=0.001)
     waiting = [queued(loaded, "b1", background=True), queued(loaded, "i1"), queued(loaded, "b2", background=True)]

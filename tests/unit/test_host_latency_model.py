@@ -42,14 +42,21 @@ def fitted(*batches: tuple[float, float]) -> LatencyModel:
 
 def test_prediction_is_infinite_before_the_first_batch() -> None:
     assert LatencyModel().predict(1) == inf
-    assert LatencyModel().is_fitted is False
+    assert LatencyModel().fixed_cost == inf
 
 
 def test_prediction_interpolates_between_observed_costs() -> None:
     latency_model = fitted((1, 0.011), (8, 0.018), (4, 0.014), (16, 0.026))
-    assert latency_model.is_fitted
     assert latency_model.predict(2) == pytest.approx(0.012)
     assert latency_model.predict(12) == pytest.approx(0.022)
+
+
+def test_fixed_cost_takes_the_fixed_seconds_of_a_batch() -> None:
+    assert fitted((1, 0.011), (8, 0.018), (4, 0.014), (16, 0.026)).fixed_cost == pytest.approx(10)
+
+
+def test_fixed_cost_is_infinite_if_time_does_not_grow_with_cost() -> None:
+    assert fitted((1, 0.01), (8, 0.01)).fixed_cost == inf
 
 
 def test_prediction_above_observed_costs_grows_with_cost() -> None:
@@ -58,7 +65,7 @@ def test_prediction_above_observed_costs_grows_with_cost() -> None:
 
 def test_equal_costs_give_a_proportional_prediction() -> None:
     latency_model = fitted((4, 0.02), (4, 0.02))
-    assert not latency_model.is_fitted
+    assert latency_model.fixed_cost == inf
     assert (latency_model.predict(2), latency_model.predict(4), latency_model.predict(8)) == pytest.approx(
         (0.01, 0.02, 0.04)
     )
