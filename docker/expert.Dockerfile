@@ -51,6 +51,7 @@ RUN --mount=type=bind,from=code,source=/opt/tools,target=/opt/tools \
     /opt/tools/bin/python -m cyclonedx_py environment --output-reproducible --output-file /opt/venv/sbom.cdx.json /opt/venv
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \
     && install -d -o 65532 -g 65532 /data /data/artifacts /models
+# GKE mounts the NVIDIA driver at /usr/local/nvidia, elsewhere the container runtime adds it to the system's paths.
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -59,6 +60,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     HUGGINGGPT_HOME=/data \
     HF_HOME=/models \
     HF_HUB_DISABLE_TELEMETRY=1 \
+    LD_LIBRARY_PATH=/usr/local/nvidia/lib64 \
     EXPERT_LISTEN=0.0.0.0:50051 \
     HEALTH_LISTEN=0.0.0.0:50052 \
     METRICS_LISTEN=0.0.0.0:9464

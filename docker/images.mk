@@ -18,6 +18,9 @@ LICENSES_lite := Apache-2.0 AND GPL-3.0-or-later
 LICENSES_audio := Apache-2.0 AND GPL-2.0-or-later
 LICENSES_video := Apache-2.0 AND GPL-2.0-or-later
 
+# What CUDA 13 needs of a node, as labels of GPU images: driver version and compute capability, at least.
+GPU_LABELS := --label dev.hugginggpt.nvidia-driver=580 --label dev.hugginggpt.compute-capability=7.5
+
 # pip settings of this shell become build arguments. Local files and folders among them are mounted, with buildah only.
 PIP_SETTINGS := $(foreach name,PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_CERT,$(if $($(name)),--build-arg $(name)))
 PIP_VOLUMES := $(foreach path,$(wildcard $(PIP_FIND_LINKS) $(PIP_CERT)),--volume $(path):$(path):ro)
@@ -36,7 +39,8 @@ core:
 	$(build) --file docker/core.Dockerfile --tag $(call image_of,core) .
 
 $(EXPERTS:%=expert-%): expert-%:
-	$(build) --build-arg EXPERT=$* --build-arg TORCH=$(call torch_of,$@) --build-arg LICENSES="$(or $(LICENSES_$*),Apache-2.0)" \
+	$(build) $(if $(filter cuda,$(call torch_of,$@)),$(GPU_LABELS)) \
+	  --build-arg EXPERT=$* --build-arg TORCH=$(call torch_of,$@) --build-arg LICENSES="$(or $(LICENSES_$*),Apache-2.0)" \
 	  --file docker/expert.Dockerfile --tag $(call image_of,$@) .
 
 sbom: ## Write the CycloneDX SBOM of each image to out/sbom

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
@@ -12,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
 from experts.host.settings import Settings as HostSettings
-from experts.remote import llm
+from experts.llm.tasks import DOCUMENT_TASK, PICTURE_TASKS, TEXT_TASKS
 from experts.remote.model_listing import SOURCES
 from experts.remote.settings import RemoteSettings
 from experts.served.config import OPENAI_TASKS
@@ -36,7 +37,8 @@ PAGES = (
 
 MODALITIES = ("text", "vision", "audio", "video", "diffusion")
 ELSEWHERE: Mapping[str, frozenset[str]] = {
-    "remote": frozenset({*SOURCES, *llm.TASKS}),
+    "llm": frozenset({*TEXT_TASKS, DOCUMENT_TASK, *PICTURE_TASKS}),
+    "remote": frozenset(SOURCES),
     "served": frozenset(OPENAI_TASKS),
 }
 """Experts whose models are not on cards here, with their tasks."""
@@ -162,15 +164,18 @@ def _default(field: FieldInfo) -> str:
 
 
 def endpoints() -> str:
-    """Operations of the HTTP interface by resource."""
+    """Requests of the HTTP interface, one row per resource."""
     document = json.loads((ROOT / "gateway" / "openapi.json").read_text(encoding="utf-8"))
-    rows = (
-        _row(operation["summary"], f"`{method.upper()} {path}`")
-        for path, operations in document["paths"].items()
-        for method, operation in operations.items()
-        if "operationId" in operation
-    )
-    return "".join([_row("operation", "request"), "|---|---|\n", *rows])
+    requests = defaultdict[str, list[str]](list)
+    for path, operations in document["paths"].items():
+        methods = defaultdict[str, list[str]](list)
+        for method, operation in operations.items():
+            if "operationId" in operation:
+                methods[operation["tags"][0]].append(method.upper())
+        for tag, names in methods.items():
+            requests[tag].append(f"`{', '.join(names)} {path}`")
+    rows = (_row(tag, " · ".join(paths)) for tag, paths in requests.items())
+    return "".join([_row("resource", "requests"), "|---|---|\n", *rows])
 
 
 PARTS: Mapping[str, Callable[[], str]] = {

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from experts.audio.features import Window, extract_window, launch_windows, stack_features, sum_seconds
 from experts.audio.waveforms import decode_samples, split_windows
-from experts.host.audio import MAX_SECONDS
 from experts.host.handler import Batching, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.input_validation import read_candidate_labels
+from experts.host.media.audio import MAX_SECONDS
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context

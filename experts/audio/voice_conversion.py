@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from experts.audio.random_seed import use_seed
 from experts.audio.waveforms import decode_samples, encode_recording, is_silent, split_at_pauses
 from experts.host import load_context
-from experts.host.audio import MAX_SECONDS
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import derive_name
+from experts.host.media.audio import MAX_SECONDS
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from experts.host.audio import read_audio, too_long_error, wav
 from experts.host.handler import Media
 from experts.host.isolation import run_isolated
+from experts.host.media.audio import read_audio, too_long_error, wav
 from services.common.errors import InvalidRequest, ModelFailed
 
 if TYPE_CHECKING:

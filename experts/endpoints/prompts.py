@@ -16,8 +16,8 @@ from services.common.errors import CorruptData, InvalidRequest
 
 NO_ANSWER = {"table-question-answering": "The table does not say.", "document-question-answering": "It does not say."}
 SENTIMENTS = ("positive", "negative", "neutral")
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 _REASONING = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
+_DECODER = json.JSONDecoder()
 _MAX_TABLE_CHARACTERS = 100_000
 """Maximum size of a table; a longer prompt exceeds the context of most models."""
 _SCORE = 1.0
@@ -85,13 +85,40 @@ def parse_reply(task: str, reply: str, inputs: Inputs, parameters: Parameters) -
     Raises:
         CorruptData: it does not have the requested format.
     """
-    text = _REASONING.sub("", reply, count=1).strip()
+    text = strip_reasoning(reply)
     if not text:
         raise CorruptData("the model's reply is empty", remedy="try again, or use another model")
     try:
         return CHAT_TASKS[task].read(text, inputs, parameters)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise CorruptData("the model's reply does not have the requested format", remedy="use another model") from error
+        raise _wrong_format() from error
+
+
+def strip_reasoning(reply: str) -> str:
+    """Returns the reply without the reasoning before it."""
+    return _REASONING.sub("", reply, count=1).strip()
+
+
+def parse_object(reply: str) -> dict[str, Any]:
+    """Returns the first JSON object in a reply, whatever text is around it.
+
+    Raises:
+        CorruptData: there is none.
+    """
+    text = strip_reasoning(reply)
+    start = text.find("{")
+    while start >= 0:
+        try:
+            value, _ = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            start = text.find("{", start + 1)
+        else:
+            return value  # type: ignore[no-any-return]  # it begins with a brace
+    raise _wrong_format()
+
+
+def _wrong_format() -> CorruptData:
+    return CorruptData("the model's reply does not have the requested format", remedy="use another model")
 
 
 @cache
@@ -179,16 +206,8 @@ def _parse_visual_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -
     return {"text": reply, "answers": [{"answer": reply, "score": _SCORE}]}
 
 
-def _parse_json(reply: str) -> dict[str, Any]:
-    match = _OBJECT.search(reply)
-    value = json.loads(match[0]) if match else None
-    if not isinstance(value, dict):
-        raise TypeError("no JSON object")
-    return value
-
-
 def _parse_context_answer(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
-    text, context = _parse_json(reply)["answer"].strip(), inputs["context"]
+    text, context = parse_object(reply)["answer"].strip(), inputs["context"]
     start = context.find(text) if text else 0
     if start < 0:
         raise ValueError("the answer is not in the context")
@@ -196,20 +215,20 @@ def _parse_context_answer(reply: str, inputs: Inputs, _parameters: Parameters) -
 
 
 def _parse_table_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
-    value = _parse_json(reply)
+    value = parse_object(reply)
     answer, cells = value["answer"].strip(), [str(cell) for cell in value["cells"]]
     details = {"answer": answer, "cells": cells, "aggregator": "NONE"}
     return {"text": answer or NO_ANSWER["table-question-answering"], "details": details}
 
 
 def _parse_document_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
-    answer = _parse_json(reply)["answer"].strip()
+    answer = parse_object(reply)["answer"].strip()
     details = {"answer": answer, "score": _SCORE if answer else 0.0, "page": 1}
     return {"text": answer or NO_ANSWER["document-question-answering"], "details": details}
 
 
 def _parse_scores(names: Sequence[str], reply: str) -> list[tuple[str, float]]:
-    value = _parse_json(reply)
+    value = parse_object(reply)
     return [(name, min(max(float(value[name]), 0.0), 1.0)) for name in names]
 
 
@@ -222,7 +241,7 @@ def _parse_candidate_labels(reply: str, _inputs: Inputs, parameters: Parameters)
 
 
 def _parse_entities(reply: str, inputs: Inputs, _parameters: Parameters) -> Outputs:
-    return results.build_entities(_locate_entities(_parse_json(reply)["entities"], inputs["text"]), inputs["text"])
+    return results.build_entities(_locate_entities(parse_object(reply)["entities"], inputs["text"]), inputs["text"])
 
 
 def _locate_entities(entities: Sequence[Mapping[str, str]], text: str) -> Iterator[Mapping[str, Any]]:

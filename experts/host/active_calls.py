@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 
+from protos.hugginggpt.v1.usage_pb2 import Usage
+
 
 @dataclass(frozen=True)
 class ProgressUpdate:
@@ -19,7 +21,7 @@ class ProgressUpdate:
 
 
 class ActiveCall:
-    """One call, as seen by the model that runs it: a handler.Call."""
+    """One call, as seen by the model that runs it: a handler.UnbatchedCall."""
 
     def __init__(self, notifier: "_ChangeNotifier", *, background: bool, deadline: float) -> None:
         self.background = background
@@ -28,6 +30,8 @@ class ActiveCall:
         """When its caller stops waiting, by time.monotonic()."""
         self.used: dict[str, float] = {}
         """Computing time so far, in seconds by pool."""
+        self.llm_usage = Usage()
+        """Tokens and cost of LLMs so far."""
         self._notifier = notifier
         self._progress = ProgressUpdate()
         self._has_ended = False
@@ -50,6 +54,12 @@ class ActiveCall:
         """Adds computing time in a pool; called from the thread that runs the call."""
         self.used[pool] = self.used.get(pool, 0.0) + seconds
 
+    def add_llm_usage(self, input_tokens: int, output_tokens: int, cost: float) -> None:
+        """Adds what an LLM used; on the event loop."""
+        self.llm_usage.input_tokens += input_tokens
+        self.llm_usage.output_tokens += output_tokens
+        self.llm_usage.cost += cost
+
     def end(self) -> None:
         self._has_ended = True
         self._notifier.notify()
@@ -68,7 +78,7 @@ class CallItems(ActiveCall):
 
     def __init__(self, call: ActiveCall, notifier: "_ChangeNotifier", count: int) -> None:
         super().__init__(notifier, background=call.background, deadline=call.deadline)
-        self.used = call.used
+        self.used, self.llm_usage = call.used, call.llm_usage
         self.whole = call
         self._count, self._ended = count, 0
         self._lock = threading.Lock()

@@ -16,14 +16,10 @@ from math import inf
 import structlog
 from google.protobuf import json_format
 
-from experts.host import load_context
-from experts.host.compute_options import ComputeOptions
-from experts.host.description import Description
-from experts.host.devices import Placements, Repositories, default_threads
+from experts.host.devices import Placements, default_threads
 from experts.host.expert import (
     EngineNotInstalled,
     Expert,
-    Offer,
     install_command,
     is_missing_dependency,
     missing_package,
@@ -31,15 +27,17 @@ from experts.host.expert import (
 )
 from experts.host.inference import Inference
 from experts.host.isolation import running
-from experts.host.model_manager import Limits, Models
-from experts.host.servicer import ExpertServicer
+from experts.host.load_context import ComputeOptions
+from experts.host.model_manager import Limits, ModelManager
+from experts.host.prefetch import prefetch
+from experts.host.servicer import Description, ExpertServicer
 from experts.host.settings import Settings
 from experts.host.threads import ThreadPool, any_busy
 from experts.host.workers import WorkerSettings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from services.common.artifacts import ArtifactStore
-from services.common.errors import MISSING_DEPENDENCY_STATUS, ServiceError
+from services.common.errors import MISSING_DEPENDENCY_STATUS
 from services.common.server import RunningServer, run, service_process, serving
 
 log = structlog.get_logger(__name__)
@@ -47,7 +45,7 @@ log = structlog.get_logger(__name__)
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.02, 5.0
 
 
-async def watch(models: Models, running: RunningServer, *, batch_seconds: float, load_seconds: float) -> None:
+async def watch(models: ModelManager, running: RunningServer, *, batch_seconds: float, load_seconds: float) -> None:
     """Kills worker processes whose batch is overdue; without a worker process, sets liveness to NOT_SERVING.
 
     Args:
@@ -94,6 +92,11 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
     modes.add_argument(
         "--prefetch", action="store_true", help="download the served models (EXPERT_ALLOWED) to the cache, and exit"
     )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="with --prefetch: succeed without the models that cannot be downloaded, if there are others",
+    )
     options, name = parser.parse_args(arguments), "expert-" + package.rpartition(".")[2]
     if options.describe:
         with (
@@ -106,7 +109,8 @@ def serve_expert(package: str, arguments: Sequence[str] | None = None) -> None:
         return
     if options.prefetch:
         with service_process(name, Settings) as settings, _report_missing_packages(package):
-            fetched = prefetch(read_expert(package).only(settings.allowed_ids), Placements(settings.devices))
+            expert = read_expert(package).only(settings.allowed_ids)
+            fetched = prefetch(expert, Placements(settings.devices), allow_missing=options.allow_missing)
         sys.exit(0 if fetched else 1)
     run(name, partial(_serve_package, package), Settings)
     if any_busy():
@@ -213,7 +217,7 @@ def _load_timeout(settings: Settings) -> float:
     return settings.load_seconds if settings.workers == "thread" else inf
 
 
-def _models(expert: Expert, settings: Settings) -> Models:
+def _models(expert: Expert, settings: Settings) -> ModelManager:
     limits = Limits(
         settings.max_waiting,
         settings.batch_items,
@@ -222,13 +226,13 @@ def _models(expert: Expert, settings: Settings) -> Models:
         settings.memory_bytes,
         ComputeOptions(attention=settings.attention, tf32=settings.tf32),
     )
-    return Models(expert.offers, limits, devices=expert.devices, placements=settings.devices, pool=settings.pool)
+    return ModelManager(expert.offers, limits, devices=expert.devices, placements=settings.devices, pool=settings.pool)
 
 
 async def _become_ready(
-    expert: Expert, models: Models, description: Description, server: RunningServer, started_at: float
+    expert: Expert, models: ModelManager, description: Description, server: RunningServer, started_at: float
 ) -> None:
-    if not await models.load(expert.preload):
+    if not await models.preload(expert.preload):
         log.error("not ready: no model could be loaded")
         return
     description.start_duration = timedelta(seconds=time.monotonic() - started_at)
@@ -237,7 +241,7 @@ async def _become_ready(
     log.info("ready", loaded=sorted(models.loaded), seconds=round(description.start_duration.total_seconds(), 2))
 
 
-async def _publish_health(models: Models, description: Description, server: RunningServer) -> None:
+async def _publish_health(models: ModelManager, description: Description, server: RunningServer) -> None:
     """Publishes the status of each model and the readiness of the expert on grpc.health.v1.
 
     After the preload, the expert is ready while any of its models is available.
@@ -260,38 +264,3 @@ async def _background_task(work: Coroutine[None, None, None]) -> AsyncIterator[N
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-def prefetch(expert: Expert, placements: Placements) -> bool:
-    """Downloads the files that all models of an expert need on their devices, without loading them.
-
-    Returns:
-        Whether all files are present; the log has the reason for each model that is not.
-    """
-    engine = expert.devices
-    if not isinstance(engine, Repositories):
-        log.info("nothing to fetch: its models come with their packages, or are remote", expert=expert.name)
-        return True
-    log.info("fetching", expert=expert.name, models=sorted({offer.card.id for offer in expert.offers}))
-    results = [_fetch(offer, _device(placements.of(offer.card.id).device, engine)) for offer in expert.offers]
-    return all(results)
-
-
-def _device(device: str, engine: Repositories) -> str:
-    return engine.target_device() if device == "auto" else device
-
-
-def _fetch(offer: Offer, device: str) -> bool:
-    card = offer.card
-    context = load_context.LoadContext(card.revision, task=card.task, model_id=card.id, device=device, fetch_only=True)
-    try:
-        with load_context.use(context):
-            offer.loader(card.id, device)
-    except load_context.FilesFetched:
-        pass
-    except ServiceError as error:
-        facts = {"error": error.message, "remedy": error.remedy}
-        log.error("model not fetched", model=card.id, task=card.task, **facts)  # noqa: TRY400  # the stack trace adds nothing
-        return False
-    log.info("model fetched", model=card.id, task=card.task)
-    return True

@@ -5,11 +5,11 @@ from functools import partial
 from math import inf, isfinite
 from typing import Any
 
-from experts.host import strict_json
 from experts.host.handler import Inputs, Media, Outputs
 from experts.host.input_validation import MEDIA_TYPES, Argument, check_size, describe_port
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TEXT, Value
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
+from services.common import strict_json
 from services.common.artifacts import INLINE_BYTES, ArtifactStore
 from services.common.errors import CorruptData, InvalidRequest, ModelFailed, NotFound
 

@@ -1,17 +1,23 @@
-"""Memory budget of one device: resident models and least-recently-used eviction."""
+"""Memory budgets of devices: resident models and least-recently-used eviction."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 import structlog
 
 from experts.host import telemetry
+from experts.host.devices import CPU, Devices, Placement, batch_scale, limit_bytes, resident_bytes, trim
+from experts.host.threads import ThreadPool
 from protos.hugginggpt import semantic_conventions as names
+from services.common.errors import FailedPrecondition
 
 log = structlog.get_logger(__name__)
+
+CPU_SHARE, GPU_SHARE = 0.7, 0.9
+"""Default memory budget, as a share of the device's memory; the rest is for calls."""
 
 
 class Resident(Protocol):
@@ -145,3 +151,106 @@ class DeviceMemory(Generic[R]):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.freed.wait()
+
+
+class DeviceMemories(Generic[R]):
+    """The memory of all devices of an engine that models have been loaded on.
+
+    Args:
+        devices: the engine's devices.
+        budget_bytes: maximum for the models on each device; 0 derives it from the device.
+        batch_scale: factor of the limits of batches; 0 derives it from the device.
+    """
+
+    def __init__(self, devices: Devices, *, budget_bytes: int = 0, batch_scale: float = 0.0) -> None:
+        self._devices, self._budget_bytes, self._batch_scale = devices, budget_bytes, batch_scale
+        self._thread = ThreadPool("devices")
+        self._memories: dict[str, DeviceMemory[R]] = {}
+
+    @property
+    def free_bytes(self) -> int:
+        """Free memory of the device that has most; 0 if unknown."""
+        return max((memory.free_bytes for memory in self._memories.values()), default=0)
+
+    @property
+    def bytes_by_kind(self) -> Mapping[tuple[str, str], int]:
+        """Bytes by device and kind: "models" (in use) or "budget"."""
+        memories = tuple(self._memories.values())
+        return {(memory.device, "models"): memory.used_bytes for memory in memories} | {
+            (memory.device, "budget"): memory.budget_bytes for memory in memories
+        }
+
+    @property
+    def utilization(self) -> Mapping[str, float]:
+        """Recent utilization of each device, 0 to 1, where it is known."""
+        found = {device: self._devices.utilization(device) for device in tuple(self._memories)}
+        return {device: share for device, share in found.items() if share is not None}
+
+    def used_bytes(self, device: str) -> int:
+        """Returns the bytes in use, measured: by this process on the CPU, by all processes on a GPU."""
+        return resident_bytes() if device == CPU else self._devices.memory(device).used
+
+    def probably_fits(self, size: int) -> bool:
+        """Whether so many bytes, or the size of the largest model if 0, are free on any device."""
+        memories = self._memories.values()
+        return not memories or any(memory.fits(size or memory.largest_bytes) for memory in memories)
+
+    async def select(self, placement: Placement) -> DeviceMemory[R]:
+        """Returns the matching device with the most free memory.
+
+        Raises:
+            FailedPrecondition: LOAD_FAILED, no such device exists.
+        """
+        memories = [await self._memory_of(device) for device in await self._matching_devices(placement)]
+        return max(memories, key=lambda memory: memory.free_bytes)
+
+    async def check(self, placement: Placement) -> None:
+        """Checks that the device of a placement exists.
+
+        Raises:
+            FailedPrecondition: LOAD_FAILED, it does not exist.
+        """
+        if placement.device != "auto":
+            await self._matching_devices(placement)
+
+    async def evict_others(self, kept: Callable[[R], bool]) -> None:
+        """Unloads the idle models on the devices of the kept models."""
+        for memory in self._memories.values():
+            if any(kept(resident) for resident in memory.residents):
+                await memory.evict_idle(excluding=kept)
+
+    def notify_idle(self) -> None:
+        """Signals that a model is no longer used."""
+        for memory in self._memories.values():
+            memory.freed.set()
+
+    def close(self) -> None:
+        self._thread.close()
+
+    async def _matching_devices(self, placement: Placement) -> list[str]:
+        present = (CPU,) if placement.device == CPU else await self._thread.run(self._devices.devices)
+        matching = [device for device in present if placement.device in ("auto", device, device.partition(":")[0])]
+        if not matching:
+            known = ", ".join(dict.fromkeys([*present, CPU]))
+            remedy = f"install the device and its driver, or choose one of {known} in EXPERT_DEVICES"
+            raise FailedPrecondition(f"there is no device {placement.device}", reason="LOAD_FAILED", remedy=remedy)
+        return matching
+
+    async def _memory_of(self, device: str) -> DeviceMemory[R]:
+        if device not in self._memories:
+            budget, scale = await self._thread.run(self._default_limits, device)
+            self._memories[device] = DeviceMemory(
+                device, self._budget_bytes or budget, self._release, batch_scale=self._batch_scale or scale
+            )
+        return self._memories[device]
+
+    def _default_limits(self, device: str) -> tuple[int, float]:
+        """Returns the memory budget and the batch scale of a device."""
+        if device == CPU:
+            return int(limit_bytes() * CPU_SHARE), batch_scale(CPU, limit_bytes())
+        memory = self._devices.memory(device)
+        return int(memory.free * GPU_SHARE), batch_scale(device, memory.used + memory.free)
+
+    async def _release(self) -> None:
+        await self._thread.run(self._devices.release)
+        await self._thread.run(trim)

@@ -75,6 +75,12 @@ class Repositories(Protocol):
     def target_device(self) -> str:
         """Returns the device that files are fetched for, "cuda" or "cpu", even if this machine has no GPU."""
 
+    def cache(self) -> Path:
+        """Returns the folder that files are fetched into."""
+
+    def is_offline(self) -> bool:
+        """Whether nothing is downloaded: models are present or absent."""
+
 
 class CpuOnly:
     """Devices of an engine that only uses the CPU."""
@@ -104,7 +110,7 @@ class Placement:
     device: str = "auto"
     """"auto", "cpu", "cuda" or "cuda:0"."""
     dtype: str = ""
-    """As in LoadContext."""
+    """As in ComputeOptions."""
 
 
 class Placements:

@@ -33,10 +33,10 @@ import structlog
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from experts.host.compute_options import ENGINE_CHOICE, ComputeOptions
 from experts.host.devices import Devices, Repositories
 from experts.host.handler import Loader
 from experts.host.input_validation import FILES
+from experts.host.load_context import ENGINE_CHOICE, ComputeOptions
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, MODEL_LOCATION_UNSPECIFIED, ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec

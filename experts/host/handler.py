@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
 
-from experts.host import strict_json
+from services.common import strict_json
 
 Inputs = Mapping[str, Any]
 Parameters = Mapping[str, Any]
@@ -57,6 +57,19 @@ class Call(Protocol):
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Reports progress from 0 to 1; callable from any thread."""
+
+
+class UnbatchedCall(Call, Protocol):
+    """One call, as seen by the RemoteHandler that runs it."""
+
+    def add_llm_usage(self, input_tokens: int, output_tokens: int, cost: float) -> None:
+        """Adds what an LLM used; on the event loop.
+
+        Args:
+            input_tokens: of the prompt.
+            output_tokens: of the answer.
+            cost: in the currency of the deployment's prices; 0 without a price.
+        """
 
 
 @dataclass(frozen=True)
@@ -153,7 +166,7 @@ class RemoteHandler(ModelHandler):
     concurrent = True
 
     @abstractmethod
-    def infer(self, item: Any, call: Call) -> Awaitable[Any]:
+    def infer(self, item: Any, call: UnbatchedCall) -> Awaitable[Any]:
         """Returns the model's result for one item."""
 
 

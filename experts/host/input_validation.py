@@ -8,7 +8,6 @@ from typing import Any
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.exceptions import best_match
 
-from experts.host import strict_json
 from protos.hugginggpt.v1.artifact_pb2 import (
     MODALITY_AUDIO,
     MODALITY_IMAGE,
@@ -20,6 +19,7 @@ from protos.hugginggpt.v1.artifact_pb2 import (
 )
 from protos.hugginggpt.v1.expert_pb2 import InferBatchItem, InferRequest
 from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
+from services.common import strict_json
 from services.common.errors import FailedPrecondition, InvalidRequest
 
 MAX_VALUES = 1_000

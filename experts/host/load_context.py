@@ -1,13 +1,65 @@
-"""Context of the model load in progress: revision, device, number type, and a progress callback for the loader."""
+"""How a model is loaded: the context of the load in progress, and the number type and kernels that its engine uses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from experts.host.devices import CPU, DTYPES
+
+AttentionKernel = Literal["", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"]
+
+ATTENTION_KERNELS = tuple(name for name in get_args(AttentionKernel) if name)
+"""Names as in transformers; kernels from the Hub are excluded because they are code."""
+
+_OPTIONS = ("attention", "dtype", "tf32")
 
 
-def _ignore_progress(_fraction: float, _message: str) -> None:
-    pass
+@dataclass(frozen=True)
+class ComputeOptions:
+    """Options of one model, from its card or the operator; an empty string or None leaves the choice to the engine."""
+
+    dtype: str = ""
+    """"float32", "float16" or "bfloat16"."""
+    attention: str = ""
+    """One of ATTENTION_KERNELS."""
+    tf32: bool | None = None
+    """Whether a GPU computes float32 products in TF32, with 10 bits of mantissa."""
+
+    @classmethod
+    def from_card(cls, entry: Mapping[str, Any]) -> "ComputeOptions":
+        """Reads the field "gpu" of an entry of models.json.
+
+        Raises:
+            ValueError: names the model, the option and the values that it takes.
+        """
+        gpu: Mapping[str, Any] = entry.get("gpu", {})
+        where = f"gpu of model {entry.get('id')}"
+        if unknown := sorted(set(gpu) - set(_OPTIONS)):
+            raise ValueError(f"{where} has no option {unknown[0]}; its options are {', '.join(_OPTIONS)}")
+        dtype, attention, tf32 = gpu.get("dtype", ""), gpu.get("attention", ""), gpu.get("tf32")
+        if dtype not in ("", *DTYPES):
+            raise ValueError(f"dtype in {where} is {dtype!r}; choose one of {', '.join(DTYPES)}")
+        if attention not in ("", *ATTENTION_KERNELS):
+            raise ValueError(f"attention in {where} is {attention!r}; choose one of {', '.join(ATTENTION_KERNELS)}")
+        if tf32 is not None and tf32 is not True and tf32 is not False:
+            raise ValueError(f"tf32 in {where} is {tf32!r}; choose true or false")
+        return cls(DTYPES.get(dtype, dtype), attention, tf32)
+
+    def on(self, device: str, override: "ComputeOptions") -> "ComputeOptions":
+        """Returns the options for a device: a card's apply to GPUs only, the operator's everywhere and first."""
+        card = ENGINE_CHOICE if device == CPU else self
+        tf32 = card.tf32 if override.tf32 is None else override.tf32
+        return ComputeOptions(override.dtype or card.dtype, override.attention or card.attention, tf32)
+
+
+ENGINE_CHOICE = ComputeOptions()
+"""Leaves everything to the engine."""
+
+
+def ignore_progress(_fraction: float, _message: str) -> None:
+    """Reports to nobody; unlike other callbacks, it can be sent to another process."""
 
 
 @dataclass(frozen=True)
@@ -16,20 +68,16 @@ class LoadContext:
 
     revision: str = ""
     """Revision of the model card; empty allows any revision that is present."""
-    progress: Callable[[float, str], None] = _ignore_progress
+    progress: Callable[[float, str], None] = ignore_progress
     """Reports progress, 0 to 1, and the current activity; callable from any thread."""
     task: str = ""
     model_id: str = ""
     device: str = ""
     """Never "auto"."""
-    dtype: str = ""
-    """"float32", "float16" or "bfloat16" if the operator or the card set one; empty leaves it to the engine."""
+    compute: ComputeOptions = ENGINE_CHOICE
+    """As the operator or the card chose."""
     batch_scale: float = 1.0
     """Factor of the limits of batches on the device (devices.batch_scale, unless the operator set one)."""
-    attention: str = ""
-    """Attention kernel (ComputeOptions.attention); empty leaves it to the engine."""
-    tf32: bool | None = None
-    """Whether to use TF32 (ComputeOptions.tf32); None leaves it to the engine."""
     fetch_only: bool = False
     """Only download the files: the loader raises FilesFetched when all are present, before it loads any of them."""
 

@@ -1,9 +1,11 @@
 """gRPC ExpertService: Infer, InferBatch, Describe and Progress."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from math import inf
 from typing import Any, NoReturn, TypeVar
@@ -12,8 +14,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from experts.host import conversion, metering
-from experts.host.active_calls import ActiveCalls, CallItems, ProgressUpdate
-from experts.host.description import Description
+from experts.host.active_calls import ActiveCall, ActiveCalls, CallItems, ProgressUpdate
 from experts.host.expert import Expert, Offer
 from experts.host.handler import Media, Outputs, Parameters
 from experts.host.inference import CallSteps, Inference, InferenceResult
@@ -26,12 +27,20 @@ from experts.host.input_validation import (
     has_artifacts,
     has_files,
 )
-from experts.host.model_manager import Models
-from experts.host.model_slot import ModelSlot
+from experts.host.model_manager import ModelManager
+from experts.host.model_slot import ModelSlot, State
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
+from protos.hugginggpt.v1.model_pb2 import (
+    MODEL_LOCATION_EXTERNAL,
+    MODEL_STATE_FAILED,
+    MODEL_STATE_LOADABLE,
+    MODEL_STATE_READY,
+    ModelCard,
+    ModelState,
+)
 from protos.hugginggpt.v1.task_pb2 import Port
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context
@@ -78,13 +87,78 @@ class _ServedModel:
         return min(INLINE_BYTES, MESSAGE_BYTES // 2 // (items * len(self.outputs)))
 
 
+_STATES: dict[State, ModelState.ValueType] = {
+    State.LOADABLE: MODEL_STATE_LOADABLE,
+    State.READY: MODEL_STATE_READY,
+    State.FAILED: MODEL_STATE_FAILED,
+}
+
+
+class Description:
+    """Builds Describe responses from an expert and the state of its models."""
+
+    def __init__(self, expert: Expert, models: ModelManager, settings: Settings) -> None:
+        self.start_duration: timedelta | None = None
+        """Time from the start of the process until it was ready; None before that."""
+        self._expert, self._models, self._settings = expert, models, settings
+        self._tasks = tuple({offer.spec.name: offer.spec for offer in expert.offers}.values())
+
+    def since(self, known_revision: str) -> pb.DescribeResponse:
+        """Returns the description; without tasks and models if the caller knows the current revision."""
+        response = self._full_response()
+        if response.revision == known_revision:
+            return pb.DescribeResponse(revision=known_revision, unchanged=True, load=self.load())
+        response.load.CopyFrom(self.load())
+        return response
+
+    def load(self) -> pb.ExpertLoad:
+        models = self._models
+        return pb.ExpertLoad(
+            waiting=models.waiting,
+            running=models.running,
+            loaded=sorted(models.loaded),
+            free_bytes=models.free_bytes,
+            loading=[_loading(model.id, update) for model in models.all if (update := model.load_progress)],
+        )
+
+    def _full_response(self) -> pb.DescribeResponse:
+        response = pb.DescribeResponse(
+            expert=self._expert.name,
+            version=self._expert.version,
+            tasks=self._tasks,
+            models=[self._card(offer) for offer in self._expert.offers],
+            scales_to_zero=self._settings.scales_to_zero,
+        )
+        if self.start_duration is not None:
+            response.start_duration.FromTimedelta(self.start_duration)
+        response.revision = hashlib.sha256(response.SerializeToString(deterministic=True)).hexdigest()[:16]
+        return response
+
+    def _card(self, offer: Offer) -> ModelCard:
+        model, card = self._models.get(offer.spec.name, offer.card.id), ModelCard()
+        card.CopyFrom(offer.card)
+        card.state, card.revision, card.loaded_bytes = _STATES[model.state], model.revision, model.loaded_bytes
+        if not card.region and card.location != MODEL_LOCATION_EXTERNAL:
+            card.region = self._settings.region
+        if failure := model.failure:
+            card.failure = f"{failure.message}; {failure.remedy}"
+        for field, seconds in ((card.p50, model.latency.p50), (card.p95, model.latency.p95)):
+            if seconds:
+                field.FromTimedelta(timedelta(seconds=seconds))
+        return card
+
+
+def _loading(model_id: str, update: ProgressUpdate) -> pb.ModelLoading:
+    return pb.ModelLoading(model=model_id, fraction=update.fraction, message=update.message)
+
+
 class ExpertServicer(rpc.ExpertServiceServicer):
     """Serves the models of one expert."""
 
     def __init__(
         self,
         expert: Expert,
-        models: Models,
+        models: ModelManager,
         description: Description,
         inference: Inference,
         *,
@@ -145,7 +219,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
                     outputs = await conversion.store_outputs(done.result, self._store, tenant)
             except TimeoutError:
                 raise _call_timed_out(self._settings.call_seconds) from None
-        usage = _usage(busy=done.busy_seconds, elapsed=time.perf_counter() - started_at, used=used)
+        usage = _usage(call, busy=done.busy_seconds, elapsed=time.perf_counter() - started_at)
         return pb.InferResponse(outputs=outputs, revision=model.revision, usage=usage)
 
     async def _infer_batch(
@@ -171,7 +245,7 @@ class ExpertServicer(rpc.ExpertServiceServicer):
             except TimeoutError:
                 raise _call_timed_out(self._settings.call_seconds) from None
         busy = sum(each.busy_seconds for each in done if isinstance(each, InferenceResult))
-        usage = _usage(busy=busy, elapsed=time.perf_counter() - started_at, used=used)
+        usage = _usage(call, busy=busy, elapsed=time.perf_counter() - started_at)
         return pb.InferBatchResponse(results=results, revision=model.revision, usage=usage)
 
     async def _run_items(
@@ -281,11 +355,11 @@ def _call_timed_out(seconds: float) -> DeadlineExceeded:
     )
 
 
-def _usage(*, busy: float, elapsed: float, used: Mapping[str, float]) -> Usage:
-    usage = Usage()  # filled in place, which takes half as long as copying its parts
+def _usage(call: ActiveCall, *, busy: float, elapsed: float) -> Usage:
+    usage = call.llm_usage  # filled in place, which takes half as long as copying its parts
     _set_seconds(usage.busy, busy)
     _set_seconds(usage.elapsed, elapsed)
-    for pool, seconds in used.items():
+    for pool, seconds in call.used.items():
         usage.pool_seconds[pool] = seconds
     return usage
 

@@ -5,9 +5,9 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from experts.host.compute_options import AttentionKernel
 from experts.host.devices import Placements
 from experts.host.isolation import Configuration, Limits
+from experts.host.load_context import AttentionKernel
 from services.common.settings import ServiceSettings, StoreSettings
 
 

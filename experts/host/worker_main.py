@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,7 +20,7 @@ from experts.host.handler import Handler
 from experts.host.isolation import running
 from experts.host.model_errors import translate_model_errors
 from experts.host.threads import ThreadPool, to_sendable_error
-from experts.host.worker_protocol import LOAD, Cancel, LoadedInfo, Progress, Reply, Request, Start
+from experts.host.workers import LOAD, Cancel, LoadedInfo, Progress, Reply, Request, Start
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common import call_context, logging
 
@@ -71,7 +72,7 @@ class Worker:
     def _post(self, threads: ThreadPool, number: int, function: Callable[[], Any]) -> None:
         def job() -> None:
             try:
-                with translate_model_errors(self._start.model_id):
+                with translate_model_errors(self._start.context.model_id):
                     reply = Reply(number, _call_with_sendable_errors(function))
             except Exception as error:  # noqa: BLE001  # reported to the parent
                 reply = Reply(number, error=error)
@@ -82,19 +83,9 @@ class Worker:
 
     def _load(self) -> LoadedInfo:
         start = self._start
-        context = load_context.LoadContext(
-            start.revision,
-            partial(self._send_progress, LOAD),
-            start.task,
-            start.model_id,
-            start.device,
-            start.dtype,
-            start.batch_scale,
-            start.attention,
-            start.tf32,
-        )
+        context = replace(start.context, progress=partial(self._send_progress, LOAD))
         with load_context.use(context):
-            self._handler = handler = pickle.loads(start.loader)(start.model_id, start.device)  # noqa: S301  # our own parent's
+            self._handler = handler = pickle.loads(start.loader)(context.model_id, context.device)  # noqa: S301  # our own parent's
         return LoadedInfo(handler.batching, handler.revision, resident_bytes(), handler.concurrent)
 
     def _prepare(self, request: Request) -> tuple[float, Hashable]:
@@ -145,7 +136,7 @@ def main(descriptor: int) -> None:
     start: Start = connection.recv()
     sys.path[:] = start.path
     level, style = start.log
-    logging.setup(f"worker {start.model_id}", level=level, style=style)
+    logging.setup(f"worker {start.context.model_id}", level=level, style=style)
     with running(start.isolation, ahead=False):
         Worker(connection, start).serve()
     os._exit(0)  # exits even if a thread is stuck in native code

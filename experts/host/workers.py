@@ -1,4 +1,4 @@
-"""Models in worker processes of their own, as used by the expert.
+"""Models in worker processes of their own, as used by the expert, and the messages to the processes (worker_main.py).
 
 A crash in native code, the system's out-of-memory killer or a hanging call ends one worker process instead of the
 server. The affected calls fail, and the worker is started again.
@@ -28,9 +28,9 @@ import structlog
 
 from experts.host import load_context, metering
 from experts.host.devices import CPU
-from experts.host.handler import Call, Handler, Inputs, Loader, Outputs, Parameters, RemoteHandler
+from experts.host.handler import Batching, Call, Handler, Inputs, Loader, Outputs, Parameters, RemoteHandler
 from experts.host.isolation import Configuration
-from experts.host.worker_protocol import LOAD, Cancel, LoadedInfo, Progress, Reply, Request, Start
+from experts.host.load_context import LoadContext, ignore_progress
 from services.common import call_context
 from services.common.errors import FailedPrecondition, ModelFailed, OutOfMemory, ServiceError, Unavailable
 
@@ -42,6 +42,78 @@ POLL_SECONDS = 0.05
 _ROOT = Path(__file__).parents[2]
 
 ProgressCallback = Callable[[float, str], None]
+
+LOAD = 0
+"""Request number of the load, which the Start message requests."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """First message to a worker: configures it and requests the load of its model."""
+
+    path: Sequence[str]
+    """Module search path."""
+    loader: bytes
+    """The pickled loader; must be unpickled after the path is set."""
+    context: LoadContext
+    """Context of the load; progress is reported by messages."""
+    threads: int
+    load_seconds: float
+    """Timeout of the load, after which the worker is killed."""
+    log: tuple[str, str]
+    """Level and format."""
+    isolation: Configuration
+    """Configuration of the worker's own decoding processes."""
+
+
+@dataclass(frozen=True)
+class LoadedInfo:
+    """Properties of a loaded model."""
+
+    batching: Batching
+    revision: str
+    resident_bytes: int
+    concurrent: bool
+    """Whether its work runs in other processes or services, so that a worker process is of no use."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A step to run for one call or for a batch."""
+
+    number: int
+    step: str
+    """"prepare", "run" or "finish"."""
+    items: tuple[int, ...]
+    caller: bytes
+    arguments: Any = None
+    discarded: tuple[int, ...] = ()
+    """Items that are no longer needed."""
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """All callers of a batch have left."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Result or error of a request."""
+
+    number: int
+    result: Any = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a load or a batch."""
+
+    number: int
+    fraction: float
+    message: str
 
 
 class WorkerDied(Exception):
@@ -69,6 +141,7 @@ class WorkerProcess:
             )
         metering.watch(self._process.pid)
         self._start, self._on_death = start, on_death
+        self._model_id = start.context.model_id
         self._connection = Connection(ours.detach())
         self._send_lock, self._numbers = threading.Lock(), count(LOAD)
         self._pending: dict[int, tuple[Future[Any], ProgressCallback | None]] = {}
@@ -78,7 +151,7 @@ class WorkerProcess:
         """Whether its model has loaded; only then is its death reported to on_death."""
         self.ended = threading.Event()
         """Set once the process has ended."""
-        threading.Thread(target=self._listen, name=f"worker-{start.model_id}", daemon=True).start()
+        threading.Thread(target=self._listen, name=f"worker-{self._model_id}", daemon=True).start()
 
     def load(self, progress: ProgressCallback) -> LoadedInfo:
         """Loads the model and returns its properties.
@@ -91,7 +164,7 @@ class WorkerProcess:
         try:
             info: LoadedInfo = future.result(self._start.load_seconds)
         except TimeoutError:
-            raise _load_timed_out(self._start.model_id, self._start.load_seconds) from None
+            raise _load_timed_out(self._model_id, self._start.load_seconds) from None
         self.loaded = True
         return info
 
@@ -160,12 +233,12 @@ class WorkerProcess:
         self._process.kill()
         status = self._process.wait()
         metering.forget(self._process.pid)
-        self._end_cause = self._end_cause or _cause(self._start.model_id, status)
+        self._end_cause = self._end_cause or _cause(self._model_id, status)
         self.ended.set()
         self._fail_pending()
         self._connection.close()
         if not self._closed and self.loaded:
-            log.warning("worker died", model=self._start.model_id, error=self._end_cause.message)
+            log.warning("worker died", model=self._model_id, error=self._end_cause.message)
             self._on_death()
 
     def _handle(self, message: Reply | Progress) -> None:
@@ -233,22 +306,9 @@ class WorkerSettings:
             pickled = pickle.dumps(loader)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             return _require_no_process(task, loader(model_id, device), error)
-        current = load_context.current()
-        arguments = (
-            task,
-            model_id,
-            current.revision,
-            device,
-            current.dtype,
-            current.batch_scale,
-            current.attention,
-            current.tf32,
-            self.threads,
-            self.load_seconds,
-            self.log,
-            self.isolation,
-        )
-        handler = WorkerHandler(Start(tuple(sys.path), pickled, *arguments))
+        context = replace(load_context.current(), progress=ignore_progress)
+        start = Start(tuple(sys.path), pickled, context, self.threads, self.load_seconds, self.log, self.isolation)
+        handler = WorkerHandler(start)
         if not handler.concurrent:
             return handler
         handler.close()
@@ -292,7 +352,7 @@ class WorkerHandler(Handler):
     has_process = True
 
     def __init__(self, start: Start) -> None:
-        self._start = start
+        self._start, self._model_id = start, start.context.model_id
         self._numbers = count(1)
         self._discarded: deque[int] = deque()
         self._lock = threading.Lock()
@@ -302,7 +362,7 @@ class WorkerHandler(Handler):
         with self._lock:
             self._worker, info = self._start_worker(load_context.current().progress)
         self.batching, self.revision, self.concurrent = info.batching, info.revision, info.concurrent
-        self.memory_bytes = info.resident_bytes if start.device == CPU else 0
+        self.memory_bytes = info.resident_bytes if start.context.device == CPU else 0
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> WorkerItem:
         item = WorkerItem(next(self._numbers), inputs, parameters)
@@ -344,7 +404,7 @@ class WorkerHandler(Handler):
             outputs: Outputs = raw.worker.request("finish", [raw.number])
         except WorkerDied:
             raise Unavailable(
-                f"the process of {self._start.model_id} died before the result was written", remedy="try again"
+                f"the process of {self._model_id} died before the result was written", remedy="try again"
             ) from None
         return outputs
 
@@ -353,7 +413,7 @@ class WorkerHandler(Handler):
         if self._batch_started is None or time.monotonic() - self._batch_started < seconds:
             return
         remedy = "try another input or another model, or let the operator raise EXPERT_DEVICE_SECONDS"
-        message = f"{self._start.model_id} did not finish within {seconds:g} s"
+        message = f"{self._model_id} did not finish within {seconds:g} s"
         self._worker.end(ModelFailed(message, remedy=remedy))
 
     def close(self) -> None:
@@ -373,7 +433,7 @@ class WorkerHandler(Handler):
         """
         with self._lock:
             if self._worker.ended.is_set():
-                self._worker, _ = self._start_worker(lambda _fraction, _message: None)
+                self._worker, _ = self._start_worker(ignore_progress)
             return self._worker
 
     def _restart(self) -> None:
@@ -381,7 +441,7 @@ class WorkerHandler(Handler):
             with suppress(ServiceError):  # raised again by the next call
                 self._current_worker()
 
-    def _start_worker(self, progress: Callable[[float, str], None]) -> tuple[WorkerProcess, LoadedInfo]:
+    def _start_worker(self, progress: ProgressCallback) -> tuple[WorkerProcess, LoadedInfo]:
         if self._start_failure and time.monotonic() < self._start_failure[0]:
             raise self._start_failure[1]
         worker = WorkerProcess(self._start, self._restart)

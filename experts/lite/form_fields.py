@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 
-from experts.host.pdf import Line
+from experts.host.media import Line
 from experts.lite.question_answering import classify_question, find_answer, find_spans
 from experts.lite.reading_order import group_rows, line_height
 from experts.lite.text_processing import stem, stem_words

@@ -3,10 +3,9 @@
 import math
 from typing import TYPE_CHECKING
 
-from experts.host.audio import read_audio, wav
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import isolated_single
-from experts.host.media import derive_name
+from experts.host.media import derive_name, read_audio, wav
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.isolation import engine_pool, run_in_pool
-from experts.host.media import Page, box_to_json, pages
-from experts.host.pdf import Line
+from experts.host.media import Line, Page, box_to_json, pages
 from experts.host.threads import mark_blocked
 from experts.lite.reading_order import join_in_reading_order
 from experts.lite.shared_engine import SharedEngine

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from experts.host.pdf import Line
+from experts.host.media import Line
 
 _COLUMN_GAP = 1.5
 _COLUMN_LINES = 4

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from experts.host.audio import read_audio
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.input_validation import parameter_port
 from experts.host.isolation import engine_pool, run_in_pool
+from experts.host.media import read_audio
 from services.common.errors import InvalidRequest
 
 NO_SPEECH = "No speech found."

@@ -1,8 +1,8 @@
-"""The remote expert: models of Hugging Face's Inference Providers, of dedicated endpoints, and the configured LLM."""
+"""The remote expert: models of Hugging Face's Inference Providers and of dedicated endpoints."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -10,7 +10,6 @@ import structlog
 from experts.endpoints.endpoint_health import EndpointHealth
 from experts.host.expert import Expert, Offer, build_offers
 from experts.host.handler import Loader
-from experts.remote import llm
 from experts.remote.http_clients import open_connections
 from experts.remote.methods import METHODS
 from experts.remote.model import RemoteModel
@@ -20,11 +19,10 @@ from experts.remote.settings import Endpoint, RemoteSettings
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, ModelCard
 from services.common.errors import FailedPrecondition
-from services.llm.settings import LlmSettings
 
 log = structlog.get_logger(__name__)
 
-NO_TOKEN = "set HF_TOKEN to a token that may use Inference Providers, or REMOTE_ENDPOINTS, or LLM_BASE_URL"  # noqa: S105  # a remedy
+NO_TOKEN = "set HF_TOKEN to a token that may use Inference Providers, or REMOTE_ENDPOINTS"  # noqa: S105  # a remedy
 OFFLINE = "unset HF_HUB_OFFLINE, or use an internal model"
 
 Entry = tuple[ModelCard, Loader]
@@ -32,12 +30,10 @@ Entry = tuple[ModelCard, Loader]
 
 def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the expert, as TASKS is of others
     """Returns the expert for this configuration; the cards of unavailable models state what is missing."""
-    settings, configured = RemoteSettings(), LlmSettings.of("remote")
+    settings = RemoteSettings()
     healths: defaultdict[str, EndpointHealth] = defaultdict(EndpointHealth)
     entries = [_endpoint_entry(endpoint, settings, healths[endpoint.url]) for endpoint in settings.endpoints]
     entries += _provider_entries(settings, healths)
-    connection = llm.LlmConnection(configured) if configured.base_url else None
-    entries += [_llm_entry(task, connection) for task in llm.TASKS] if connection else []
     entries_by_model: dict[tuple[str, str], Entry] = {}
     for card, loader in entries:  # the operator's endpoints take precedence
         entries_by_model.setdefault((card.task, card.id), (card, loader))
@@ -47,10 +43,7 @@ def EXPERT(name: str, version: str) -> Expert:  # noqa: N802  # a part of the ex
     async def connections(changed: Callable[[], None]) -> AsyncIterator[None]:
         for health in healths.values():
             health.changed = changed
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(open_connections(settings))
-            if connection:
-                await stack.enter_async_context(connection.open())
+        async with open_connections(settings):
             yield
 
     preload = tuple(dict.fromkeys(offer.card.id for offer in offers))
@@ -97,17 +90,6 @@ def _endpoint_entry(endpoint: Endpoint, settings: RemoteSettings, health: Endpoi
         location=MODEL_LOCATION_EXTERNAL,
     )
     return card, lambda _id, _device: model
-
-
-def _llm_entry(task: str, connection: llm.LlmConnection) -> Entry:
-    card = ModelCard(
-        id=llm.model_id(connection.settings),
-        task=task,
-        description=f"The general language model {connection.settings.model}, used by prompt. Knows many languages; "
-        "slower than a small model made for the task, and its scores are its own estimate.",
-        location=MODEL_LOCATION_EXTERNAL,
-    )
-    return card, lambda _id, _device: llm.LlmModel(task, connection)
 
 
 def _build_card(listed: ListedModel) -> ModelCard:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from experts.endpoints import results
-from experts.host.audio import read_audio, wav
 from experts.host.handler import Inputs, Media, Outputs, Parameters
-from experts.host.media import open_image, png
+from experts.host.media import open_image, png, read_audio, wav
 from experts.served import oip_messages
 from experts.served.config import Input, Model, Output
 from services.common.errors import InvalidRequest

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
-from experts.host import strict_json
 from experts.host.handler import Media
+from services.common import strict_json
 from services.common.errors import InvalidRequest
 
 _DELIMITERS = ",;\t|"

@@ -54,11 +54,11 @@ class Checkpoint:
         """
         context = load_context.current()
         target = find_device("cpu" if context.fetch_only else device)  # a GPU is not required for fetching
-        if context.tf32 is not None:
-            choose_tf32(context.model_id, enabled=context.tf32)
+        if context.compute.tf32 is not None:
+            choose_tf32(context.model_id, enabled=context.compute.tf32)
         found = fetch_snapshot(model_id, context.revision, variant=variant)
-        dtype = select_dtype(target, context.dtype)
-        return cls(model_id, found.folder, found.commit, target, dtype, context.attention)
+        dtype = select_dtype(target, context.compute.dtype)
+        return cls(model_id, found.folder, found.commit, target, dtype, context.compute.attention)
 
     def processor(self, kind: Any, **options: Any) -> Any:
         """Loads a tokenizer, image processor, feature extractor, configuration or other class with from_pretrained.

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experts.torch_host.sources import local_commit
@@ -75,6 +76,18 @@ class TorchDevices:
         import torch
 
         return "cuda" if torch.version.cuda else "cpu"
+
+    def cache(self) -> Path:
+        """Returns the folder of Hugging Face's cache, which files are fetched into."""
+        from huggingface_hub.constants import HF_HOME
+
+        return Path(HF_HOME)
+
+    def is_offline(self) -> bool:
+        """Whether HF_HUB_OFFLINE is set."""
+        from huggingface_hub.constants import is_offline_mode
+
+        return is_offline_mode()
 
     def release(self) -> None:
         """Frees the memory of evicted models, once nothing refers to them."""

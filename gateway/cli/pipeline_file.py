@@ -1,25 +1,18 @@
 """Pipeline files: YAML in the format of pipeline.schema.json."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from gateway.cli import document_file
 from gateway.cli.document_file import Document
 from gateway.cli.errors import USAGE, Problem
 from gateway.client import Pipeline, Port
-
-FAMILY, NEWEST = "hugginggpt/pipeline/", 1
+from protos.hugginggpt.pipeline_file import FAMILY, NEWEST, PipelineFileError, check_pipeline
 
 _YAML_KEYS = {"arguments": "args", "parameters": "parameters", "pinned_model": "model", "pinned_revision": "revision"}
-_MAX_MESSAGE = 300
-"""Length limit of an error message in characters: it may quote the whole file."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +59,10 @@ def parse(document: Document, name: str) -> PipelineFile:
     content = document.content
     if not isinstance(content, dict) or "format" not in content:
         return _of_plan(document, name)
-    _check_format(document)
-    _check(document)
+    try:
+        check_pipeline(content)
+    except PipelineFileError as error:
+        raise document.problem(error.message, error.remedy, error.path) from None
     return PipelineFile(
         name=name or content["name"],
         plan=content["plan"],
@@ -82,29 +77,6 @@ def _of_plan(document: Document, name: str) -> PipelineFile:
     if not name:
         raise Problem(f"{document.name} has no name for the pipeline", remedy="add --name NAME", status=USAGE)
     return PipelineFile(name, plan)
-
-
-def _check_format(document: Document) -> None:
-    file_format = str(document.content["format"])
-    version = file_format.removeprefix(FAMILY)
-    if not file_format.startswith(FAMILY) or not (version.isascii() and version.isdecimal()):
-        raise document.problem(f"{file_format} is not a pipeline format", f"write {FAMILY}{NEWEST}", ("format",))
-    if int(version) > NEWEST:
-        raise document.problem(
-            f"{file_format} is newer than the formats that this version reads",
-            f"update hugginggpt; this version reads up to {FAMILY}{NEWEST}",
-            ("format",),
-        )
-
-
-def _check(document: Document) -> None:
-    schema = json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())
-    if error := best_match(Draft202012Validator(schema).iter_errors(document.content)):
-        where = ".".join(str(step) for step in error.absolute_path)
-        what = f"{where}: {error.message}" if where else error.message
-        raise document.problem(
-            what[:_MAX_MESSAGE], "see the output of hugginggpt export for the format", list(error.absolute_path)
-        )
 
 
 def _parameter(port: Port) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gateway.core.files import FileService
-from gateway.core.media_types import by_name, suffix
 from gateway.core.uploads import MAX_FILES, Allowance, is_compatible, normalized_type, store_file, too_many_files_error
 from gateway.json_text import checked_text, refuse
 from gateway.limits.quotas import count_bytes
@@ -21,6 +20,7 @@ from services.common.artifacts.downloads import clean_name
 from services.common.errors import InvalidRequest, PermissionDenied, ServiceError
 from services.common.http_fetch.fetch import FetchLimits, fetch
 from services.common.http_fetch.ssrf_guard import SsrfGuard
+from services.common.media_types import by_name, suffix
 
 ANY = FetchLimits.types
 

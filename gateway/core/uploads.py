@@ -3,11 +3,11 @@
 import codecs
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 
-from gateway.core.media_types import HEAD_BYTES, UNKNOWN, in_one_family, is_known, is_text, media_type
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.downloads import clean_name
 from services.common.errors import InvalidRequest
+from services.common.media_types import HEAD_BYTES, UNKNOWN, in_one_family, is_known, is_text, media_type
 
 _UNINFORMATIVE = frozenset(
     {"", UNKNOWN, "binary/octet-stream", "application/x-download", "application/force-download", "*/*"}

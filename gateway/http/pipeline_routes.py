@@ -1,6 +1,5 @@
 """Routes of /v1/pipelines."""
 
-from importlib.resources import files
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -14,6 +13,7 @@ from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from gateway.json_text import loads, refuse
 from gateway.openapi import examples, operations
+from protos.hugginggpt.pipeline_file import pipeline_schema
 from protos.hugginggpt.v1 import gateway_pb2 as pb
 from protos.hugginggpt.v1.pipeline_pb2 import PipelineRef
 
@@ -30,7 +30,7 @@ class PipelineRoutes:
 
     def __init__(self, pipelines: PipelineService) -> None:
         self._pipelines = pipelines
-        self._schema = files("gateway").joinpath("pipeline.schema.json").read_bytes()
+        self._schema = pipeline_schema()
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1", tags=["pipelines"], default_response_class=Response)

@@ -16,12 +16,12 @@ from mcp.types import (
 
 from gateway.core import artifact_links
 from gateway.core.files import FileQuery, FileService, StoredFile
-from gateway.core.media_types import is_text
 from gateway.core.runs import RunService
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import NotFound
+from services.common.media_types import is_text
 
 SCHEME = "hugginggpt"
 ARTIFACT = f"{SCHEME}://artifacts/{{sha256}}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from gateway.core.file_references import FileReference, FileResolver
-from gateway.core.media_types import HEAD_BYTES, sniff, suffix
 from gateway.core.uploads import Allowance, normalized_type, store_file
 from gateway.json_text import checked_text, refuse
 from gateway.openai.prompt_shortcuts import read_retrieval
@@ -20,6 +19,7 @@ from protos.hugginggpt.v1.run_pb2 import ROLE_ASSISTANT, ROLE_USER, Role, RunSpe
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest, NotFound
+from services.common.media_types import HEAD_BYTES, sniff, suffix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

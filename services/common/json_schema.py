@@ -11,6 +11,7 @@ from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
 
+from services.common import strict_json
 from services.common.errors import InvalidRequest
 
 MAX_CHARACTERS = 64 * 1024
@@ -90,7 +91,7 @@ def find_problem(schema: Mapping[str, Any], text: str) -> str:
     """Returns why a text is not JSON that is valid for a checked schema; empty if it is."""
     token = _steps_left.set(iter(range(MAX_STEPS)))
     try:
-        content = json.loads(text, parse_constant=_refuse_constant)
+        content = strict_json.read(text)
         error = next(_BoundedValidator(schema, registry=Registry()).iter_errors(content), None)
     except ValueError as invalid:
         return f"it is not JSON ({invalid})"
@@ -99,10 +100,6 @@ def find_problem(schema: Mapping[str, Any], text: str) -> str:
     finally:
         _steps_left.reset(token)
     return f"{error.json_path}: {error.message}"[:_MAX_PROBLEM_CHARACTERS] if error else ""
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 class _TooManySteps(Exception):

@@ -146,7 +146,8 @@ class LLMCall:
         self._trace.ended(error)
 
     def _calibrate(self, answer: AnswerStream) -> None:
-        if answer.reported_tokens and answer.reported_tokens[0] > 0:
+        has_images = any(message.images for message in self._request.messages)  # their tokens are a guess
+        if answer.reported_tokens and answer.reported_tokens[0] > 0 and not has_images:
             schema = json.dumps(dict(self._request.schema.json_schema)) if self._request.schema else ""
             self._endpoint.state.estimator.calibrate(self._request.messages, answer.reported_tokens[0], schema=schema)
 

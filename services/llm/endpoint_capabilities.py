@@ -60,7 +60,7 @@ class EndpointCapabilities:
             optional["response_format"] = _format(request.schema)
         return {
             "model": settings.model,
-            "messages": [{"role": each.role, "content": _encodable(each.content)} for each in request.messages],
+            "messages": [{"role": each.role, "content": _content(each)} for each in request.messages],
             "stream": True,
         } | {name: value for name, value in optional.items() if name not in left_out}
 
@@ -80,6 +80,15 @@ def refused_parameter(body: Any, sent: Collection[str]) -> str | None:
 def _format(schema: Schema) -> dict[str, Any]:
     body = dict(schema.json_schema)
     return {"type": "json_schema", "json_schema": {"name": schema.name, "schema": body, "strict": _strict(body)}}
+
+
+def _content(message: Message) -> Any:
+    """Returns the text of a message or, if it has images, its content parts."""
+    text = _encodable(message.content)
+    if not message.images:
+        return text
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in message.images]
+    return [*images, *([{"type": "text", "text": text}] if text else [])]
 
 
 def _encodable(text: str) -> str:

@@ -33,6 +33,8 @@ class Message:
 
     role: Role
     content: str
+    images: tuple[str, ...] = ()
+    """Data URLs of the images that precede the text; only for models with vision."""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,9 @@ class LlmSettings(BaseSettings):
     json_schema: Literal["auto", "on", "off"] = "auto"
     """Whether answers are constrained by a JSON schema (response_format); auto: unless the endpoint refuses it."""
 
+    vision: bool = False
+    """The model accepts images."""
+
     @classmethod
     def of(cls, role: str) -> Self:
         """Reads the settings of a role: for "planner" PLANNER_LLM_MODEL, else LLM_MODEL, and so on.

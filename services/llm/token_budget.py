@@ -17,6 +17,9 @@ LETTERS_PER_TOKEN, TOKENS_PER_WORD = 4, 1.3
 MESSAGE_TOKENS, REPLY_TOKENS = 4, 3
 """Tokens that chat templates add for each message, and before the answer."""
 
+IMAGE_TOKENS = 1024
+"""Estimate for one image; models use from 256 to a few thousand, by its size."""
+
 MIN_FACTOR, MAX_FACTOR = 0.6, 3.0
 """Bounds of the correction factor: servers that truncate prompts or omit cached tokens report too few."""
 
@@ -133,7 +136,11 @@ def fit_to_budget(parts: Sequence[Part[T]], budget: int, count: Callable[[str], 
 
 
 def _prompt(messages: Sequence[Message]) -> float:
-    return math.fsum(raw_estimate(message.content) + MESSAGE_TOKENS for message in messages) + REPLY_TOKENS
+    return math.fsum(map(_message_tokens, messages)) + REPLY_TOKENS
+
+
+def _message_tokens(message: Message) -> float:
+    return raw_estimate(message.content) + IMAGE_TOKENS * len(message.images) + MESSAGE_TOKENS
 
 
 def _word_tokens(text: str) -> float:

@@ -19,7 +19,7 @@ from PIL import Image
 
 from experts.host.handler import Call, Media
 from experts.host.isolation import Configuration, running
-from experts.host.media import decode_in_process, open_image
+from experts.host.media.images import decode_in_process, open_image
 from tests.bench.batch_calls import ratio_row
 from tests.bench.dense.tasks import EVICTABLE_MODELS, ITEMS, LAUNCH_SECONDS, MODEL_BYTES, TASK, Dense, noop
 from tests.bench.expert_callers import ExpertCaller, open_channel

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from experts.host.audio import read_audio, wav
 from experts.host.handler import Media
+from experts.host.media import read_audio, wav
 from experts.lite.text_to_speech import text_to_speech
 from tests.data.signs import sign
 from tests.support.samples import infer

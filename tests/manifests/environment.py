@@ -37,14 +37,20 @@ PROGRAMS: dict[str, tuple[type[BaseSettings], ...]] = {
     "services.orchestrator": (Orchestrator,),
     "services.responder": (Responder,),
     "experts.lite": (Expert,),
+    "experts.llm": (Expert,),
     "experts.remote": (Expert, RemoteSettings),
     "experts.served": (Expert, ServedSettings),
     **dict.fromkeys(PROGRAMS_WITH_MODELS, (Expert, SourceSettings)),
 }
 """Settings classes by program."""
 
-LLM_PROGRAMS = {"services.planner", "services.selector", "services.responder", "experts.remote"}
-"""Programs that call an LLM; they read LLM settings with their own prefix or the common one."""
+LLM_ROLES = {
+    "services.planner": "planner",
+    "services.selector": "selector",
+    "services.responder": "responder",
+    "experts.llm": "expert",
+}
+"""Programs that call an LLM, with their roles; they read LLM settings with their own prefix or the common one."""
 
 LIBRARIES = re.compile(
     r"AWS_(ENDPOINT_URL|REGION|ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|ALLOW_HTTP|VIRTUAL_HOSTED_STYLE_REQUEST)"
@@ -88,7 +94,7 @@ def settings_of(manifests: Manifests, container: Container) -> tuple[BaseSetting
     module = module_of(container)
     with _environment(environment_of(manifests, container)):
         own = tuple(settings() for settings in PROGRAMS[module])
-        return (*own, LlmSettings.of(module.rpartition(".")[2])) if module in LLM_PROGRAMS else own
+        return (*own, LlmSettings.of(LLM_ROLES[module])) if module in LLM_ROLES else own
 
 
 def setting_values(manifests: Manifests, workload: Workload, name: str) -> Iterator[Any]:
@@ -103,8 +109,8 @@ def setting_values(manifests: Manifests, workload: Workload, name: str) -> Itera
 def variables_of(module: str) -> set[str]:
     """Names of the variables that a program reads as settings."""
     names = {name for each in PROGRAMS[module] for name in _variable_names(each, each.model_config["env_prefix"])}
-    if module in LLM_PROGRAMS:
-        own_prefix = f"{module.rpartition('.')[2].upper()}_LLM_"
+    if module in LLM_ROLES:
+        own_prefix = f"{LLM_ROLES[module].upper()}_LLM_"
         names |= _variable_names(LlmSettings, "LLM_") | _variable_names(LlmSettings, own_prefix)
     return names
 

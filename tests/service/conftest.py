@@ -33,7 +33,7 @@ from tests.support.orchestrator import (
     registration,
 )
 
-LLM_SETTINGS = ("LLM_", "PLANNER_LLM_", "SELECTOR_LLM_", "RESPONDER_LLM_")
+LLM_SETTINGS = ("LLM_", "PLANNER_LLM_", "SELECTOR_LLM_", "RESPONDER_LLM_", "EXPERT_LLM_")
 
 
 @pytest.fixture

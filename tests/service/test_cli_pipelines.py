@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from protos.hugginggpt.internal.v1.planner_pb2 import PlanEvent
+from protos.hugginggpt.pipeline_file import pipeline_schema
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
 from services.orchestrator.settings import Settings
@@ -164,9 +164,7 @@ async def test_exported_pipeline_is_valid_and_imports_unchanged(command_line: Co
     assert origin.startswith("# answer, version 1, saved 20")
     assert set(ANSWER.splitlines()) - set(lines) == {"  - {name: what, modality: text, description: The question.}"}
     assert "  - {name: what, modality: text, required: true, description: The question.}" in lines
-    Draft202012Validator(json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())).validate(
-        yaml.safe_load(exported.out)
-    )
+    Draft202012Validator(json.loads(pipeline_schema())).validate(yaml.safe_load(exported.out))
     again = await command_line.type_json("import", "-", stdin=exported.out.encode())
     assert again == first
     assert (await command_line.type_json("import", "-", "--name", "other", stdin=exported.out.encode()))[

@@ -8,15 +8,16 @@ from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experts.audio.voice_conversion import VOCODER
 from experts.diffusion.controlnet import BASE_MODELS
 from experts.host import load_context
-from experts.host.app import prefetch
 from experts.host.devices import Placements
 from experts.host.expert import Expert, build_offers, read_expert
+from experts.host.prefetch import prefetch
 from experts.vision.poses import PERSON_DETECTOR
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import ModelCard
@@ -30,6 +31,7 @@ pytestmark = [
 
 COMMIT = "1" * 40
 NAMES = "dslim/bert-base-NER"
+OTHER = "google-bert/bert-base-uncased"
 
 MODELS = {
     "text": ("token-classification", "tiny/tagger"),
@@ -101,11 +103,11 @@ def tagger(tiny_models: TinyModels) -> Repository:
     return repository(tiny_models.build("text", "tiny/tagger"), card.revision)
 
 
-async def fetched(hub: Hub, folder: Path, **environment: str) -> tuple[int, list[dict[str, str]]]:
+async def fetched(hub: Hub, folder: Path, *options: str, **environment: str) -> tuple[int, list[dict[str, Any]]]:
     """Returns the exit status and the log of the program."""
     own = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(folder), "HF_HUB_OFFLINE": "0", **environment}
     inherited = {name: value for name, value in os.environ.items() if name != "EXPERT_MODELS_URL"}
-    command = (sys.executable, "-m", "experts.text", "--prefetch")
+    command = (sys.executable, "-m", "experts.text", "--prefetch", *options)
     process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env={**inherited, **own})
     _, log = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode is not None
@@ -125,16 +127,45 @@ async def test_prefetch_fetches_allowed_models_once(tiny_models: TinyModels, hub
 
 
 async def test_prefetch_logs_each_failed_model_in_one_line(tiny_models: TinyModels, hub: Hub, tmp_path: Path) -> None:
-    other = "google-bert/bert-base-uncased"
     hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny_models)
-    hub.repositories[other] = Repository({}, gated=True)
-    status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=f"{other},{NAMES}")
+    hub.repositories[OTHER] = Repository({}, gated=True)
+    status, log = await fetched(hub, tmp_path, EXPERT_ALLOWED=f"{OTHER},{NAMES}")
     (complaint,) = (line for line in log if line["level"] == "error")
     assert status == 1
-    assert complaint["model"] == other
+    assert complaint["model"] == OTHER
     assert "safetensors" in complaint["error"]
     assert complaint["remedy"]
     assert [line["model"] for line in log if line["event"] == "model fetched"] == [NAMES]
+
+
+async def test_missing_model_that_was_tried_is_allowed(tiny_models: TinyModels, hub: Hub, tmp_path: Path) -> None:
+    hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny_models)
+    hub.repositories[OTHER] = Repository({}, gated=True)
+    allowed = {"EXPERT_ALLOWED": f"{OTHER},{NAMES}"}
+    status, _ = await fetched(hub, tmp_path, HF_HUB_OFFLINE="1", **allowed)
+    assert status == 1
+    status, _ = await fetched(hub, tmp_path, **allowed)
+    assert status == 1
+    status, log = await fetched(hub, tmp_path, "--allow-missing", HF_HUB_OFFLINE="1", **allowed)
+    assert status == 0
+    (served,) = (line for line in log if line["event"] == "the expert serves without these models")
+    assert served["missing"] == [OTHER]
+
+
+async def test_missing_model_that_was_not_tried_is_waited_for(
+    tiny_models: TinyModels, hub: Hub, tmp_path: Path
+) -> None:
+    hub.repositories[NAMES] = await asyncio.to_thread(tagger, tiny_models)
+    await fetched(hub, tmp_path, EXPERT_ALLOWED=NAMES)
+    allowed = {"EXPERT_ALLOWED": f"{OTHER},{NAMES}"}
+    status, _ = await fetched(hub, tmp_path, "--allow-missing", HF_HUB_OFFLINE="1", **allowed)
+    assert status == 1
+
+
+async def test_expert_without_any_model_is_not_allowed(hub: Hub, tmp_path: Path) -> None:
+    hub.repositories[OTHER] = Repository({}, gated=True)
+    status, _ = await fetched(hub, tmp_path, "--allow-missing", EXPERT_ALLOWED=OTHER)
+    assert status == 1
 
 
 async def test_prefetch_without_allowed_models_fails(hub: Hub, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from PIL import Image
 from experts.host.handler import Media
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_FAILED, MODEL_STATE_READY
 from services.common.errors import RecoveryAction, recovery_action
-from tests.fakes.llm import ScriptedLLM, TextReply
 from tests.fakes.llm.http import Request
 from tests.fakes.providers import providers
 from tests.fakes.web import Answer, Web
@@ -390,23 +389,3 @@ async def test_configured_endpoint_precedes_providers(
         web.answer_with("/mine", status=402)
         await expert.call_error("text-classification", text="x")
         assert (await expert.card("text-classification", "acme/mood")).state == MODEL_STATE_READY
-
-
-async def test_configured_llm_runs_text_tasks(
-    remote_environment: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    quoted = TextReply('{"answer": "in 1998"}')
-    async with ScriptedLLM.serving([TextReply("Kurz."), quoted, TextReply('{"answer": "never said"}')]) as llm:
-        monkeypatch.setenv("LLM_BASE_URL", llm.base_url)
-        monkeypatch.setenv("LLM_MODEL", "little:7b")
-        async with serve_expert("experts.remote", tmp_path) as expert:
-            assert (await expert.call("summarization", model="llm/little-7b", text="Lang."))["text"] == "Kurz."
-            inputs: dict[str, Any] = {"model": "llm/little-7b", "question": "When?", "context": "It began in 1998."}
-            outputs = await expert.call("question-answering", **inputs)
-            assert outputs["details"] == {"answer": "in 1998", "score": 1.0, "start": 9, "end": 16}
-            assert (await expert.call_error("question-answering", **inputs)).code.name == "DATA_LOSS"
-            request_count = len(llm.requests)
-            assert (
-                await expert.call_error("summarization", model="llm/little-7b", text="x", local=True)
-            ).reason == "POLICY"
-            assert len(llm.requests) == request_count

@@ -7,8 +7,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from experts.host.audio import wav
 from experts.host.handler import Media
+from experts.host.media import wav
 
 Samples = NDArray[np.float32]
 

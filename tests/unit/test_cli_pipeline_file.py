@@ -1,7 +1,6 @@
 """Pipeline files: serialization, parsing, and errors with line numbers."""
 
 import json
-from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from gateway.cli import document_file, pipeline_file
 from gateway.cli.errors import USAGE, Problem
 from gateway.cli.plan_graph import flow, render
 from gateway.client import Pipeline, Port
+from protos.hugginggpt.pipeline_file import pipeline_schema
 
 ANSWER = """\
 format: hugginggpt/pipeline/1
@@ -66,9 +66,7 @@ def test_serialized_pipeline_is_valid_and_parses_back(tmp_path: Path) -> None:
     schema, origin, *_ = text.splitlines()
     assert schema == "# yaml-language-server: $schema=https://gateway.example/v1/pipeline.schema.json"
     assert origin.startswith("# saved, version 3")
-    Draft202012Validator(json.loads(files("gateway").joinpath("pipeline.schema.json").read_bytes())).validate(
-        yaml.safe_load(text)
-    )
+    Draft202012Validator(json.loads(pipeline_schema())).validate(yaml.safe_load(text))
     read = imported(tmp_path, text)
     assert read.name == "saved"
     assert read.description == "Größe: what?"

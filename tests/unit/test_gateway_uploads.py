@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core.media_types import media_type
 from gateway.core.uploads import Allowance, store_file
 from gateway.http.multipart import MAX_PARTS, parts
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.downloads import NAME_CHARACTERS, clean_name
 from services.common.errors import InvalidRequest
+from services.common.media_types import media_type
 
 
 def box(kind: bytes, content: bytes) -> bytes:

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from experts.host.active_calls import ActiveCalls, BatchCall, ProgressUpdate
+from protos.hugginggpt.v1.usage_pb2 import Usage
 
 
 class RecordedProgress:
@@ -87,6 +88,13 @@ async def test_usage_of_a_batch_is_divided_by_items() -> None:
         BatchCall([one, items, items, items]).add_usage("cpu", 4.0)
     assert one.used == {"cpu": 1.0}
     assert many.used == {"cpu": 3.0}
+
+
+async def test_llm_usage_of_items_adds_to_their_call() -> None:
+    with ActiveCalls().track("default", "a") as call:
+        call.add_llm_usage(10, 2, 0.5)
+        call.items(2).add_llm_usage(5, 1, 0.25)
+        assert call.llm_usage == Usage(input_tokens=15, output_tokens=3, cost=0.75)
 
 
 async def test_progress_fraction_is_clamped() -> None:

@@ -11,7 +11,7 @@ from experts.host.device_memory import DeviceMemory
 from experts.host.devices import MAX_WAITING, Memory
 from experts.host.expert import Offer
 from experts.host.handler import UNBATCHED, Batching, Handler, Single
-from experts.host.model_manager import Limits, Models
+from experts.host.model_manager import Limits, ModelManager
 from experts.host.model_slot import ModelSlot, State
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -207,9 +207,9 @@ class Weights(Single):
 
 
 @contextmanager
-def loaded_models(gpu: Gpu, *ids: str, budget: int = 0, **limits: Any) -> Iterator[Models]:
+def loaded_models(gpu: Gpu, *ids: str, budget: int = 0, **limits: Any) -> Iterator[ModelManager]:
     offers = [Offer(TaskSpec(name="task"), ModelCard(id=name, task="task"), gpu.load) for name in ids]
-    with closing(Models(offers, Limits(memory_bytes=budget, **limits), devices=gpu)) as models:
+    with closing(ModelManager(offers, Limits(memory_bytes=budget, **limits), devices=gpu)) as models:
         yield models
 
 
@@ -296,7 +296,7 @@ async def test_eight_models_in_memory_for_three_answer_every_call() -> None:
 async def test_preload_stops_at_the_budget() -> None:
     gpu = Gpu()
     with loaded_models(gpu, "a-1", "b-1", "c-1", budget=2) as models:
-        assert await models.load(["a-1", "b-1", "c-1"])
+        assert await models.preload(["a-1", "b-1", "c-1"])
         assert models.loaded == {"a-1", "b-1"}
 
 

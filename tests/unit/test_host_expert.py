@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from experts.host.compute_options import ENGINE_CHOICE, ComputeOptions
 from experts.host.expert import Expert, read_expert
+from experts.host.load_context import ENGINE_CHOICE, ComputeOptions
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
 

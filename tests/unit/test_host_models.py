@@ -12,7 +12,7 @@ from experts.host.active_calls import ActiveCalls, ProgressUpdate
 from experts.host.expert import Offer
 from experts.host.handler import Handler, Loader, Single, single
 from experts.host.loaded_model import LoadedModel
-from experts.host.model_manager import Limits, Models
+from experts.host.model_manager import Limits, ModelManager
 from experts.host.model_slot import FAILURE_SECONDS, ModelSlot, State
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -49,8 +49,8 @@ def offer(task: str, model_id: str, loader: Loader, **card: Any) -> Offer:
 
 
 @contextmanager
-def models(*loaders: tuple[str, str, Loader], clock: Callable[[], float] | None = None) -> Iterator[Models]:
-    with closing(Models([offer(*each) for each in loaders], Limits(), clock=clock or Clock())) as opened:
+def models(*loaders: tuple[str, str, Loader], clock: Callable[[], float] | None = None) -> Iterator[ModelManager]:
+    with closing(ModelManager([offer(*each) for each in loaders], Limits(), clock=clock or Clock())) as opened:
         yield opened
 
 
@@ -142,7 +142,7 @@ async def test_model_with_two_tasks_loads_on_one_thread() -> None:
 
     idents: list[int] = []
     with models(("one", "m", thread), ("two", "m", thread), ("one", "other", thread)) as all_models:
-        await all_models.load(["m", "other"])
+        await all_models.preload(["m", "other"])
     assert idents[0] == idents[1]
     assert idents[0] != idents[2]
 
@@ -162,9 +162,9 @@ async def test_preload_succeeds_if_any_model_loads() -> None:
     broken.release.set()
     working.release.set()
     with models(("task", "broken", broken), ("task", "working", working)) as all_models:
-        assert not await all_models.load(["broken"])
-        assert await all_models.load(["broken", "working"])
-        assert await all_models.load([])
+        assert not await all_models.preload(["broken"])
+        assert await all_models.preload(["broken", "working"])
+        assert await all_models.preload([])
         assert all_models.changed.is_set()
 
 
@@ -180,7 +180,7 @@ async def test_loader_sees_its_context_and_reports_progress() -> None:
         return single(lambda inputs, parameters: inputs)
 
     offers = [offer("task", "m", loader, revision="abc")]
-    with closing(Models(offers, Limits(), placements="m=cpu:bf16")) as all_models:
+    with closing(ModelManager(offers, Limits(), placements="m=cpu:bf16")) as all_models:
         model = all_models.get("task", "m")
         with ActiveCalls().track("default", "") as call:
             using = asyncio.create_task(_used(model, call))
@@ -194,7 +194,7 @@ async def test_loader_sees_its_context_and_reports_progress() -> None:
     assert first.task == "task"
     assert first.model_id == "m"
     assert first.device == "cpu"
-    assert first.dtype == "bfloat16"
+    assert first.compute.dtype == "bfloat16"
     assert load_context.current().revision == ""
 
 
@@ -214,7 +214,7 @@ async def test_revision_is_the_loaded_commit_unless_the_card_states_one(card: st
     def loader(model_id: str, device: str) -> Any:
         return Committed(lambda inputs, parameters: inputs)
 
-    with closing(Models([offer("task", "m", loader, revision=card)], Limits())) as all_models:
+    with closing(ModelManager([offer("task", "m", loader, revision=card)], Limits())) as all_models:
         model = all_models.get("task", "m")
         model.check_revision("")
         await use(model)
@@ -227,7 +227,7 @@ async def test_revision_is_the_loaded_commit_unless_the_card_states_one(card: st
 
 async def test_missing_device_is_named_in_the_error() -> None:
     loading = ScriptedLoader()
-    with closing(Models([offer("task", "m", loading)], Limits(), placements="*=cuda")) as all_models:
+    with closing(ModelManager([offer("task", "m", loading)], Limits(), placements="*=cuda")) as all_models:
         with pytest.raises(FailedPrecondition, match="there is no device cuda") as caught:
             await use(all_models.get("task", "m"))
         assert "EXPERT_DEVICES" in caught.value.remedy

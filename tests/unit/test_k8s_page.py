@@ -14,7 +14,6 @@ from tests.manifests.rules import RULES
 pytestmark = pytest.mark.slow
 
 PAGE = (K8S / "README.md").read_text(encoding="utf-8")
-GPU_PAGE = (K8S / "components" / "gpu" / "README.md").read_text(encoding="utf-8")
 MAKEFILES = (K8S.parent / "Makefile", K8S.parent / "docker" / "images.mk")
 _BLOCK = re.compile(r"^ *```yaml\n((?: *apiVersion: kustomize| {2}- target:).*?)^ *```", re.DOTALL | re.MULTILINE)
 
@@ -95,14 +94,6 @@ def test_production_renders_without_a_component(copy: Path, missing: str) -> Non
     assert len(lines) < len(PRODUCTION.splitlines())
     manifests = _render_overlay(copy / "overlays" / f"without-{missing}", "\n".join(lines))
     assert {"gateway", "orchestrator", "expert-vision"} <= {workload.name for workload in manifests.workloads}
-
-
-@pytest.mark.needs("kubectl")
-def test_example_without_runtime_class_removes_it(copy: Path) -> None:
-    overlay, *_ = _BLOCK.findall(PAGE)
-    (cloud,) = _BLOCK.findall(GPU_PAGE)
-    manifests = _render_overlay(copy / "overlays" / "cloud", dedent(overlay) + cloud)
-    assert not [workload.name for workload in manifests.workloads if "runtimeClassName" in workload.pod]
 
 
 @pytest.mark.needs("kubectl")

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from experts.host.handler import Media
-from experts.host.pdf import Line
+from experts.host.media import Line
 from experts.lite.document_question_answering import NO_ANSWER
 from experts.lite.form_fields import find_field_answer
 from experts.lite.ocr import NO_TEXT

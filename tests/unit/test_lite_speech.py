@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from experts.host.audio import read_audio, wav
 from experts.host.handler import Media
+from experts.host.media import read_audio, wav
 from experts.lite.noise_reduction import reduce_noise
 from experts.lite.text_processing import split_words
 from experts.lite.text_to_speech import MAX_CHARACTERS

@@ -85,6 +85,19 @@ def test_strict_mode_is_off_for_schemas_that_do_not_meet_it(schema: dict[str, An
     )
 
 
+def test_images_are_sent_before_the_text() -> None:
+    request = ChatRequest([Message("user", "What is it?", ("data:image/png;base64,AA==",))], None, 50)
+    image, text = EndpointCapabilities().parameters(SETTINGS, request)["messages"][0]["content"]
+    assert image == {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    assert text == {"type": "text", "text": "What is it?"}
+
+
+def test_image_without_text_has_no_text_part() -> None:
+    request = ChatRequest([Message("user", "", ("data:image/png;base64,AA==",))], None, 50)
+    (image,) = EndpointCapabilities().parameters(SETTINGS, request)["messages"][0]["content"]
+    assert image["type"] == "image_url"
+
+
 def test_lone_surrogate_is_sent_as_question_mark() -> None:
     request = ChatRequest([Message("user", "a\ud800b")], None, 50)
     assert EndpointCapabilities().parameters(SETTINGS, request)["messages"][0]["content"] == "a?b"

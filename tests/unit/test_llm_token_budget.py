@@ -7,6 +7,7 @@ from hypothesis import strategies as some
 
 from services.llm.prompt import Message
 from services.llm.token_budget import (
+    IMAGE_TOKENS,
     MAX_FACTOR,
     MESSAGE_TOKENS,
     MIN_FACTOR,
@@ -86,6 +87,12 @@ def test_report_explained_by_schema_does_not_change_factor() -> None:
 
 def test_prompt_estimate_includes_template_tokens() -> None:
     assert TokenEstimator().prompt([Message("user", "")] * 3) == 3 * MESSAGE_TOKENS + REPLY_TOKENS
+
+
+def test_prompt_estimate_includes_images() -> None:
+    assert TokenEstimator().prompt([Message("user", "", ("data:",) * 2)]) == (
+        2 * IMAGE_TOKENS + MESSAGE_TOKENS + REPLY_TOKENS
+    )
 
 
 def parts(*values: float, text: str = "four") -> list[Part[int]]:

@@ -20,7 +20,16 @@ STORES = ("postgres", "s3")
 COMBINATIONS = {
     "without-gpus": (*EXPERTS, "model-init", "remote", "served", *STORES, "otel", "prometheus", "hpa", "ingress"),
     "with-observability": ("text", "model-init", "text/keda", "keda", *STORES, "otel", "observability", "prometheus"),
-    "gpus-and-cpus": (*EXPERTS, "gpu", "cpu-fallback", "model-init", *STORES, "tls", "gateway-api"),
+    "gpus-and-cpus": (
+        *EXPERTS,
+        "gpu",
+        "gpu/runtime-class",
+        "cpu-fallback",
+        "model-init",
+        *STORES,
+        "tls",
+        "gateway-api",
+    ),
     "weights-on-a-shared-volume": ("text", "text/prefetch", "model-prefetch", *STORES),
     "scale-to-zero": ("text", "model-init", "text/keda", "keda", "managed-stores"),
 }
@@ -41,6 +50,11 @@ def test_combination_keeps_the_rules(name: str, rule: str) -> None:
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_combination_matches_the_schemas(name: str) -> None:
     assert list(schemas.violations(manifests(name), schemas.VERSIONS[0])) == []
+
+
+def test_runtime_class_is_set_for_gpu_experts_only() -> None:
+    named = {each.name for each in manifests("gpus-and-cpus").workloads if "runtimeClassName" in each.pod}
+    assert named == {f"expert-{name}" for name in EXPERTS}
 
 
 def test_every_component_is_used() -> None:

@@ -50,6 +50,13 @@ def test_production_scales_every_server() -> None:
     assert {workload.name for workload in manifests.long_running if workload.is_ours} - scaled == set()
 
 
+def test_production_names_no_runtime_class() -> None:
+    """GKE, EKS and AKS have none, and reject pods that name one."""
+    assert not [
+        each.name for each in rendering.render_overlay("production").workloads if "runtimeClassName" in each.pod
+    ]
+
+
 def test_air_gapped_overlay_uses_one_registry() -> None:
     manifests = rendering.render_overlay("air-gapped")
     assert len({container.image.partition("/")[0] for container in manifests.containers}) == 1

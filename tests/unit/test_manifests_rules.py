@@ -133,7 +133,7 @@ VIOLATIONS: list[tuple[str, str, str, Any, str]] = [
         1,
         "no pod may be available during",
     ),
-    ("gpu_pods_select_gpu_nodes", "Deployment/expert-text", f"{POD}.runtimeClassName", REMOVED, "runtimeClassName"),
+    ("gpu_pods_select_gpu_nodes", "Deployment/expert-text", f"{POD}.runtimeClassName", "runc", "runtimeClassName"),
     ("gpu_pods_select_gpu_nodes", "Deployment/expert-text", f"{POD}.nodeSelector", REMOVED, "pool"),
     (
         "gpu_pods_select_gpu_nodes",

@@ -11,10 +11,10 @@ import soundfile
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from experts.host.audio import read_audio, resample, wav
 from experts.host.handler import Media
-from experts.host.media import MAX_PIXELS, derive_name, open_image, pages, png
-from experts.host.pdf import MAX_PAGE_PIXELS
+from experts.host.media.audio import read_audio, resample, wav
+from experts.host.media.images import MAX_PIXELS, derive_name, open_image, pages, png
+from experts.host.media.pdf import MAX_PAGE_PIXELS
 from services.common.errors import InvalidRequest
 from tests.data.make import pdf
 from tests.support.isolated_functions import run_in_this_process
@@ -252,7 +252,7 @@ def test_invalid_picture_is_rejected_with_name_and_remedy(media: Media, message:
 
 
 def test_decompression_bomb_is_rejected_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experts.host.media.run_isolated", run_in_this_process)
+    monkeypatch.setattr("experts.host.media.images.run_isolated", run_in_this_process)
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _self: pytest.fail("it was decoded"))
     with pytest.raises(InvalidRequest, match=str(MAX_PIXELS // 1_000_000)):
         open_image(bomb(20_000, 20_000))

@@ -26,7 +26,6 @@ SLOW_SECONDS = 1.0
 MODULES = (
     "experts.host.isolation.worker",
     "experts.host.media",
-    "experts.host.audio",
     "numpy",
     "PIL.Image",
     "PIL.ImageOps",

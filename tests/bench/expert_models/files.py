@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from experts.host.audio import wav
+from experts.host.media import wav
 from tests.bench.expert_models.workloads import AUDIO, TEXT, VISION, WORKLOADS, Size, Workload
 
 WIDTHS: Mapping[Size, Mapping[str, Any]] = {

@@ -15,7 +15,7 @@ from typing import Any
 import pypdfium2
 from PIL import Image, ImageDraw, ImageFont
 
-from experts.host.audio import read_audio, wav
+from experts.host.media import read_audio, wav
 from experts.lite.text_to_speech import text_to_speech
 from tests.data.make import noisy
 from tests.data.signs import png, sign

@@ -159,9 +159,15 @@ def _truncate(body: Any, context: int | None) -> tuple[Any, int]:
     """The request with its prompt truncated to the context, and the number of tokens."""
     messages, left = [], context if context is not None else 2**60
     for message in reversed(body["messages"]):
-        found = list(_TOKEN.finditer(message["content"]))
+        text = _text_of(message["content"])
+        found = list(_TOKEN.finditer(text))
         begin = found[-left].start() if 0 < left < len(found) else 0
-        messages.append(message | {"content": message["content"][begin:] if left > 0 else ""})
+        messages.append(message | {"content": text[begin:] if left > 0 else ""})
         left -= min(left, len(found))
     tokens = sum(len(_TOKEN.findall(message["content"])) for message in messages)
     return body | {"messages": messages[::-1]}, tokens
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message, without its images."""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

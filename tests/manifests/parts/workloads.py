@@ -76,7 +76,6 @@ def _pod(name: str, module: str, env: dict[str, str], *, gpu: bool) -> Document:
     }
     if gpu:
         pod["volumes"].append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}})
-        pod["runtimeClassName"] = "nvidia"
         pod["nodeSelector"] = {"hugginggpt.dev/pool": "small"}
         pod["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
         pod["volumes"].append({"name": "models", "persistentVolumeClaim": {"claimName": "models"}})

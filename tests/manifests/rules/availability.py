@@ -69,8 +69,8 @@ def gpu_pods_select_gpu_nodes(manifests: Manifests) -> Iterator[str]:
     for workload in manifests.workloads:
         if not workload.requests_gpu:
             continue
-        if workload.pod.get("runtimeClassName") != "nvidia":
-            yield f"{workload}: its runtimeClassName is not nvidia"
+        if workload.pod.get("runtimeClassName") not in (None, "nvidia"):
+            yield f"{workload}: its runtimeClassName is neither absent nor nvidia"
         pool = "large" if workload.name in LARGE else "small"
         if workload.pod.get("nodeSelector", {}).get(POOL) != pool:
             yield f"{workload}: it does not select the nodes with {POOL}={pool}"

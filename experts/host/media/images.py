@@ -8,10 +8,10 @@ from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from experts.host import pdf
 from experts.host.handler import Media
 from experts.host.isolation import Budget, run_isolated
-from experts.host.pdf import Line
+from experts.host.media import pdf
+from experts.host.media.pdf import Line
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from experts.host import load_context
-from experts.host.compute_options import ENGINE_CHOICE, ComputeOptions
 from experts.host.expert import Offer
 from experts.host.handler import Handler, single
-from experts.host.model_manager import Limits, Models
+from experts.host.load_context import ENGINE_CHOICE, ComputeOptions
+from experts.host.model_manager import Limits, ModelManager
 from experts.host.settings import Settings
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -42,11 +42,11 @@ async def test_loader_sees_the_options_of_the_operator() -> None:
 
     offer = Offer(TaskSpec(name="task"), ModelCard(id="m", task="task"), loader, CARD)
     limits = Limits(compute=ComputeOptions(attention="eager", tf32=False))
-    with closing(Models([offer], limits, placements="*=cpu:bf16")) as models:
-        assert await models.load(["m"])
-    assert contexts[0].dtype == "bfloat16"
-    assert contexts[0].attention == "eager"
-    assert contexts[0].tf32 is False
+    with closing(ModelManager([offer], limits, placements="*=cpu:bf16")) as models:
+        assert await models.preload(["m"])
+    assert contexts[0].compute.dtype == "bfloat16"
+    assert contexts[0].compute.attention == "eager"
+    assert contexts[0].compute.tf32 is False
 
 
 @pytest.mark.parametrize(("name", "value"), [("EXPERT_ATTENTION", "fast"), ("EXPERT_TF32", "sometimes")])
