@@ -59,7 +59,7 @@ def hugginggpt(
 
     Environment variables, with their defaults: HUGGINGGPT_HOME (folder for data; ~/.hugginggpt), HUGGINGGPT_URL
     (address of the gateway; http://127.0.0.1:8080), HUGGINGGPT_API_KEY (API key; none), and LLM_BASE_URL, LLM_MODEL
-    and LLM_API_KEY (an OpenAI-compatible endpoint for planning, model selection and answers; none).
+    and LLM_API_KEY (an OpenAI-compatible endpoint for planning, model selection, answers and tasks; none).
     """
 
 
@@ -186,7 +186,7 @@ def mcp(
 def doctor(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
     """Check the installation and the services, and suggest remedies. Exit status 1 if a check fails.
 
-    If LLM_BASE_URL is set, the endpoint gets three or four requests, one of them as long as LLM_CONTEXT_TOKENS allows;
+    If LLM_BASE_URL is set, the endpoint gets three to five requests, one of them as long as LLM_CONTEXT_TOKENS allows;
     the tokens they use are reported.
     """
     from gateway.cli import doctor as diagnostics

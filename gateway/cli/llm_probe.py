@@ -1,12 +1,15 @@
-"""Checks of the configured LLM endpoints: availability, streaming, JSON schemas, context size and tokens."""
+"""Checks of the configured LLM endpoints: availability, streaming, JSON schemas, context size, vision and tokens."""
 
 import asyncio
+import base64
 import json
 import logging
 import secrets
 import socket
 import ssl
+import struct
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -38,6 +41,18 @@ COLOUR = Schema(
     },
 )
 """A schema that no free answer to CHOOSING satisfies."""
+
+PICTURE_COLOURS: Mapping[str, bytes] = {
+    "red": b"\xff\x00\x00",
+    "green": b"\x00\x80\x00",
+    "blue": b"\x00\x00\xff",
+    "yellow": b"\xff\xff\x00",
+    "black": b"\x00\x00\x00",
+    "white": b"\xff\xff\xff",
+}
+"""Colours of the picture that a model with vision has to name."""
+SEEING = f"Which colour fills this picture: {', '.join(PICTURE_COLOURS)}? Answer with that word alone."
+PICTURE_SIDE = 64
 
 MAX_TOKENS_PER_SECOND = 3000.0
 """Rate above which an answer was generated completely before it was sent."""
@@ -88,6 +103,7 @@ class Probe:
         if await self._check_streaming(names):
             await self._check_schema()
             await self._check_context()
+            await self._check_vision()
         self._report_policy()
         self._report_tokens()
 
@@ -195,6 +211,25 @@ class Probe:
         self._count(reply.usage)
         return word in reply.text.lower()
 
+    async def _check_vision(self) -> None:
+        """Asks for the colour of a picture."""
+        if not self._settings.vision:
+            self._report("pictures", Level.OK, "none are sent to it", "if the model sees: LLM_VISION=true")
+            return
+        colour = secrets.choice(list(PICTURE_COLOURS))
+        picture = f"data:image/png;base64,{base64.b64encode(_png(PICTURE_COLOURS[colour])).decode()}"
+        remedy = "set LLM_VISION=false, or use a model with vision"
+        try:
+            reply = await self._llm.complete([Message("user", SEEING, (picture,))])
+        except LLMError as error:
+            self._report("pictures", Level.WRONG, f"a picture is not accepted: {error}", remedy)
+            return
+        self._count(reply.usage)
+        if [name for name in PICTURE_COLOURS if name in reply.text.lower()] == [colour]:
+            self._report("pictures", Level.OK, "it sees: it names the colour of a picture")
+        else:
+            self._report("pictures", Level.WRONG, f"it does not see that a picture is {colour}", remedy)
+
     def _report_policy(self) -> None:
         if self._settings.internal:
             found = "marked as part of the deployment (LLM_INTERNAL): it also gets requests of the policy local"
@@ -277,6 +312,16 @@ def _describe_truncation(settings: LlmSettings, sent: int, counted: int) -> tupl
     return found, f"raise its context to {settings.context_tokens} tokens ({flags}), or set LLM_CONTEXT_TOKENS {lower}"
 
 
+def _png(colour: bytes) -> bytes:
+    """A square picture of one colour, in RGB."""
+    rows = (b"\0" + colour * PICTURE_SIDE) * PICTURE_SIDE
+    header = struct.pack(">IIBBBBB", PICTURE_SIDE, PICTURE_SIDE, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
 def _random_word() -> str:
     return "".join(secrets.choice("bdfgklmnprstv") + secrets.choice("aeiou") for _ in range(4))
 
@@ -301,8 +346,9 @@ ROLES: Mapping[str, str] = {
     "planner": "the embedded planner plans",
     "selector": "models are chosen by rank",
     "responder": "answers are built from templates",
+    "expert": "the other experts run all tasks",
 }
-"""Services that can use an LLM, and what each does without one."""
+"""Roles that can use an LLM, and what each does without one."""
 
 USUAL_PORTS: Mapping[int, str] = {11434: "Ollama", 8000: "vLLM", 8080: "llama.cpp", 1234: "LM Studio"}
 """Default ports of LLM servers."""
@@ -363,7 +409,10 @@ def _grouped(groups: list[Group], settings: LlmSettings, role: str) -> None:
 
 
 def _subject(roles: Sequence[str]) -> str:
-    return "LLM" if len(roles) == len(ROLES) else f"LLM of the {' and '.join(roles)}"
+    if len(roles) == len(ROLES):
+        return "LLM"
+    *others, last = roles
+    return f"LLM of the {' and '.join((', '.join(others), last)) if others else last}"
 
 
 def _settings_error(error: ValidationError | SettingsError) -> str:

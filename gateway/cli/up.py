@@ -21,7 +21,13 @@ _HIDDEN_FIELDS = ("event", "level", "timestamp", "logger", "exception")
 
 
 def up(
-    experts: Annotated[str, typer.Option(metavar="NAMES", help="Experts to run, separated by commas.")] = "lite",
+    experts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Experts to run, separated by commas. [lite; with LLM_BASE_URL also llm]",
+        ),
+    ] = None,
     orchestrators: Annotated[int, typer.Option(min=1, help="Number of orchestrator processes.")] = 1,
     http: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="HTTP address to listen on. [127.0.0.1:8080]")
@@ -39,9 +45,9 @@ def up(
 
       hugginggpt up --orchestrators 2 --http 127.0.0.1:8090
     """
-    options = ["--experts", experts, "--orchestrators", str(orchestrators)]
-    for name, value in (("--http", http), ("--grpc", grpc)):
-        options += [name, value] if value else []
+    options = ["--orchestrators", str(orchestrators)]
+    for name, value in (("--experts", experts), ("--http", http), ("--grpc", grpc)):
+        options += [name, value] if value is not None else []
     with terminal.problems_reported():
         status = _run_in_foreground(options, verbose=verbose)
     raise typer.Exit(status)

@@ -47,8 +47,9 @@ examples:
   python -m services.local --orchestrators 2 --http 127.0.0.1:0 --grpc 127.0.0.1:0
 
 Each service also reads its settings from the environment, such as HUGGINGGPT_HOME and LOG_LEVEL, and LLM_BASE_URL,
-LLM_MODEL and LLM_API_KEY for an OpenAI-compatible endpoint that plans, selects and answers; PLANNER_LLM_MODEL and the
-like apply to one of the three only. Without an endpoint, or if it fails, embedded controllers do that.
+LLM_MODEL and LLM_API_KEY for an OpenAI-compatible endpoint that plans, selects, answers and, as the expert llm, runs
+tasks; PLANNER_LLM_MODEL, EXPERT_LLM_MODEL and the like apply to one of the four only. Without an endpoint, or if it
+fails, embedded controllers plan, select and answer.
 ORCHESTRATOR_JOURNAL=postgresql://user:password@host:5432/name stores runs in PostgreSQL instead of a SQLite file.
 METRICS_LISTEN=127.0.0.1:9464 is the address of the first process's GET /metrics; the others use the ports after it."""
 
@@ -74,9 +75,8 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--experts",
-        default="lite",
         metavar="NAMES",
-        help='folders of experts/, separated by commas; "" for none (default: lite)',
+        help='folders of experts/, separated by commas; "" for none (default: lite, and llm if an LLM is configured)',
     )
     parser.add_argument(
         "--orchestrators", type=int, default=1, metavar="N", help="processes that share the runs (default: 1)"
@@ -108,7 +108,7 @@ def local_stack(options: argparse.Namespace, ports: Ports) -> LocalStack:
     _check_llms()
     http, grpc_address = free_address(options.http, option="--http"), free_address(options.grpc, option="--grpc")
     planner, selector, responder, gateway_health = (ports.reserve() for _ in range(4))
-    experts = {name: ports.reserve() for name in _check_experts(options.experts)}
+    experts = {name: ports.reserve() for name in _check_experts(_expert_names(options))}
     orchestrators = [ports.reserve() for _ in range(options.orchestrators)]
     expert_addresses = _create_folder(home() / "experts")
     services = Child(
@@ -169,7 +169,7 @@ def _check_llms() -> None:
     Raises:
         InvalidRequest: they are invalid.
     """
-    for role in ("planner", "selector", "responder"):
+    for role in ("planner", "selector", "responder", "expert"):
         try:
             LlmSettings.of(role)
         except ValueError as error:
@@ -184,6 +184,12 @@ def _create_folder(path: Path) -> Path:
         remedy = "set HUGGINGGPT_HOME to a folder that this user can write"
         raise Unavailable(f"cannot use {path}: {error.strerror}", remedy=remedy) from error
     return path
+
+
+def _expert_names(options: argparse.Namespace) -> str:
+    if options.experts is not None:
+        return str(options.experts)
+    return "lite,llm" if LlmSettings.of("expert").base_url else "lite"
 
 
 def _check_experts(names: str) -> list[str]:

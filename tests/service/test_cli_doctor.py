@@ -59,7 +59,7 @@ async def test_fully_capable_endpoint_passes_all_checks() -> None:
     async with ScriptedLLM.serving(Model()) as server:
         found = await doctor(server, LLM_CONTEXT_TOKENS="4096")
     assert {check: finding["level"] for check, finding in found.items()} == dict.fromkeys(
-        ["LLM", "LLM streaming", "LLM schema", "LLM context", "LLM data", "LLM tokens"], "ok"
+        ["LLM", "LLM streaming", "LLM schema", "LLM context", "LLM pictures", "LLM data", "LLM tokens"], "ok"
     )
     assert found["LLM"]["found"] == f"scripted answers at {server.base_url}"
     assert re.match(r"first token after \d+\.\d\d s, then \d+ tokens/s, in 12 chunks", found["LLM streaming"]["found"])
@@ -79,9 +79,9 @@ async def test_shared_endpoint_is_checked_once() -> None:
             server, PLANNER_LLM_BASE_URL=own.base_url, PLANNER_LLM_INTERNAL="true", RESPONDER_LLM_API_KEY=KEY
         )
     assert found["LLM of the planner"]["found"] == f"scripted answers at {own.base_url}"
-    assert found["LLM of the selector and responder"]["found"] == f"scripted answers at {server.base_url}"
+    assert found["LLM of the selector, responder and expert"]["found"] == f"scripted answers at {server.base_url}"
     assert "part of the deployment" in found["LLM of the planner data"]["found"]
-    assert "external: with" in found["LLM of the selector and responder data"]["found"]
+    assert "external: with" in found["LLM of the selector, responder and expert data"]["found"]
     assert len(server.requests) == 3
     assert len(own.requests) == 3
 
@@ -91,6 +91,33 @@ async def test_role_without_endpoint_reports_its_fallback() -> None:
         found = await doctor(PLANNER_LLM_BASE_URL=server.base_url, PLANNER_LLM_MODEL="scripted")
     assert found["LLM of the planner"]["level"] == "ok"
     assert found["LLM of the responder"]["found"] == "not configured: answers are built from templates"
+
+
+async def test_model_that_sees_names_the_colour_of_a_picture() -> None:
+    async with ScriptedLLM.serving(Model()) as server:
+        found = await doctor(server, LLM_VISION="true")
+    assert found["LLM pictures"]["level"] == "ok"
+    assert found["LLM pictures"]["found"].startswith("it sees")
+    assert len(server.requests) == 4
+
+
+async def test_model_that_does_not_see_fails_check_of_vision() -> None:
+    def blind(body: Any) -> ScriptedReply:
+        return TextReply("I see no picture.") if isinstance(body["messages"][0]["content"], list) else Model()(body)
+
+    async with ScriptedLLM.serving(blind) as server:
+        found = await doctor(server, LLM_VISION="true")
+    assert found["LLM pictures"]["found"].startswith("it does not see")
+    assert "LLM_VISION=false" in found["LLM pictures"]["remedy"]
+
+
+async def test_refused_picture_fails_check_of_vision() -> None:
+    def refusing(body: Any) -> ScriptedReply:
+        return ErrorReply(400) if isinstance(body["messages"][0]["content"], list) else Model()(body)
+
+    async with ScriptedLLM.serving(refusing) as server:
+        found = await doctor(server, LLM_VISION="true")
+    assert "a picture is not accepted" in found["LLM pictures"]["found"]
 
 
 async def test_silently_truncated_context_is_reported_with_remedy() -> None:
@@ -233,7 +260,7 @@ async def test_server_without_tls_is_reported() -> None:
 async def test_invalid_settings_are_reported(setting: str, value: str, message: str) -> None:
     settings = {"LLM_BASE_URL": "http://127.0.0.1:9/v1", "LLM_MODEL": "m", setting: value}
     found = await doctor(None, **settings)
-    assert list(found) == ["LLM of the planner", "LLM of the selector", "LLM of the responder"]
+    assert list(found) == [f"LLM of the {role}" for role in ("planner", "selector", "responder", "expert")]
     assert all(finding["level"] == "wrong" and message in finding["found"] for finding in found.values())
 
 

@@ -162,9 +162,10 @@ def _truncate(body: Any, context: int | None) -> tuple[Any, int]:
         text = _text_of(message["content"])
         found = list(_TOKEN.finditer(text))
         begin = found[-left].start() if 0 < left < len(found) else 0
-        messages.append(message | {"content": text[begin:] if left > 0 else ""})
+        kept = text[begin:] if left > 0 else ""
+        messages.append(message | {"content": kept if isinstance(message["content"], str) else message["content"]})
         left -= min(left, len(found))
-    tokens = sum(len(_TOKEN.findall(message["content"])) for message in messages)
+    tokens = sum(len(_TOKEN.findall(_text_of(message["content"]))) for message in messages)
     return body | {"messages": messages[::-1]}, tokens
 
 
