@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import Window, WindowTokenizer, too_large_error
@@ -11,12 +11,18 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
-from experts.torch_host.padding import pad_rows, run_in_passes
-from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.padding import launch_passes, pad_rows
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 from services.common.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import torch
 
 _MASK = re.compile(r"\[MASK\]|<mask>|_{3,}", re.IGNORECASE)
 """Accepted notations of a mask; it is replaced by the model's own mask token."""
+
+Best = tuple["torch.Tensor", "torch.Tensor"]
+"""Scores and numbers of the most likely tokens, one row per text."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +69,29 @@ class MaskFiller(TorchHandler):
     def cost(self, item: MaskItem) -> float:
         return item.window.length
 
-    def run(self, items: Sequence[MaskItem], call: Call) -> list[tuple[list[float], list[int], MaskItem]]:
-        def compute(group: Sequence[MaskItem]) -> list[tuple[list[float], list[int], MaskItem]]:
-            rows = pad_rows([item.window.row for item in group], self._window_tokenizer.pad_id)
-            batch = move_to_device(rows, self.model)
-            with inference_context(self.model_id):
-                logits = self.model(**batch).logits
-                scores = logits[batch["input_ids"] == self._tokenizer.mask_token_id].float().softmax(-1)
-                best = [row.topk(min(item.top_k, len(row))) for row, item in zip(scores, group, strict=True)]
-            return [(top.values.tolist(), top.indices.tolist(), item) for top, item in zip(best, group, strict=True)]
+    def compute(self, items: Sequence[MaskItem], call: Call) -> ReadResults:
+        passes = launch_passes([[item] for item in items], lambda item: item.window.length, self._forward, call)
+        return lambda: [result for (result,) in passes.read(_read_best)]
 
-        results = run_in_passes([[item] for item in items], lambda item: item.window.length, compute, call)
-        return [item for (item,) in results]
+    def _forward(self, items: Sequence[MaskItem]) -> Best:
+        rows = pad_rows([item.window.row for item in items], self._window_tokenizer.pad_id)
+        masks = (rows["input_ids"] == self._tokenizer.mask_token_id).nonzero()  # here, since a GPU would be waited for
+        batch = move_to_device({**rows, "masks": masks}, self.model)
+        positions = tuple(batch.pop("masks").T)
+        with inference_context(self.model_id):
+            scores = self.model(**batch).logits[positions].float().softmax(-1)
+            best = scores.topk(min(items[0].top_k, scores.shape[-1]))
+        return copy_to_host(best.values), copy_to_host(best.indices)
 
-    def finish(self, raw: tuple[list[float], list[int], MaskItem]) -> Outputs:
+    def finish(self, raw: tuple[list[float], list[float], MaskItem]) -> Outputs:
         scores, tokens, item = raw
         before, after = item.text[: item.mask[0]], item.text[item.mask[1] :]
         predictions = []
         for score, token in zip(scores, tokens, strict=True):
-            word = self._tokenizer.decode([token]).strip()
+            word = self._tokenizer.decode([int(token)]).strip()
             predictions.append({"token": word, "score": round(score, DIGITS), "sequence": before + word + after})
         return {"predictions": predictions, "text": predictions[0]["token"]}
+
+
+def _read_best(items: Sequence[MaskItem], best: Best) -> list[tuple[list[float], list[float], MaskItem]]:
+    return list(zip(*(part.tolist() for part in best), items, strict=True))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters
@@ -10,7 +11,13 @@ from experts.host.media import box_to_json, png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
 from experts.vision.candidate_labels import PhraseTokenizer
-from experts.vision.image_batches import ImageBatchHandler, ImageItem, InputImage
+from experts.vision.image_batches import (
+    ImageHandler,
+    ImageItem,
+    InputImage,
+    copy_outputs,
+    require_finite_outputs,
+)
 from experts.vision.overlays import Detection, count_labels, draw_boxes
 
 if TYPE_CHECKING:
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
 
 _TEXT_THRESHOLD = 0.2
 """Grounding DINO: minimum similarity of a box and a token for the token to be part of its label."""
+
+_OUTPUTS = ("logits", "pred_boxes")
 
 DetectionResult = tuple[list[Detection], InputImage]
 
@@ -45,11 +54,15 @@ def zero_shot_object_detection(model_id: str, device: str) -> Handler:
     return kind(checkpoint, model, checkpoint.processor(AutoProcessor))
 
 
-class Detector(ImageBatchHandler):
-    def run_batch(self, items: Sequence[ImageItem]) -> list[DetectionResult]:
-        output = self.to_cpu(self.forward(items), "logits", "pred_boxes")
+class Detector(ImageHandler):
+    def forward_batch(self, items: Sequence[ImageItem]) -> SimpleNamespace:
+        return copy_outputs(self.forward(items), _OUTPUTS)
+
+    def read_batch(self, items: Sequence[ImageItem], output: SimpleNamespace) -> list[DetectionResult]:
         results = self.processor.post_process_object_detection(
-            output, threshold=items[0].parameters["threshold"], target_sizes=_target_sizes(items)
+            require_finite_outputs(output, self.model_id),
+            threshold=items[0].parameters["threshold"],
+            target_sizes=_target_sizes(items),
         )
         names = label_names(self.model.config)
         labels = [[names[label] for label in result["labels"].tolist()] for result in results]
@@ -67,8 +80,8 @@ class ZeroShotItem(ImageItem):
     phrases: dict[str, "torch.Tensor"]
 
 
-class ZeroShotDetector(ImageBatchHandler):
-    """Base class of detectors of the request's labels."""
+class ZeroShotDetector(ImageHandler):
+    """Base class of detectors of the request's labels; labels are parameters, which all items of a batch share."""
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model, processor.image_processor)
@@ -85,6 +98,9 @@ class ZeroShotDetector(ImageBatchHandler):
         """Returns the text prompts for the labels."""
         raise NotImplementedError
 
+    def forward_batch(self, items: Sequence[ZeroShotItem]) -> SimpleNamespace:
+        return copy_outputs(self.forward(items, **_repeat_phrases(items)), _OUTPUTS)
+
     def finish(self, raw: DetectionResult) -> Outputs:
         return build_outputs(*raw)
 
@@ -93,11 +109,11 @@ class OwlDetector(ZeroShotDetector):
     def build_phrases(self, labels: Sequence[str]) -> list[str]:
         return [f"a photo of {label}" for label in labels]
 
-    def run_batch(self, items: Sequence[Any]) -> list[DetectionResult]:
-        tokens = {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
-        output = self.to_cpu(self.forward(items, **tokens), "logits", "pred_boxes")
+    def read_batch(self, items: Sequence[ZeroShotItem], output: SimpleNamespace) -> list[DetectionResult]:
         results = self._processor.post_process_grounded_object_detection(
-            output, threshold=items[0].parameters["threshold"], target_sizes=_target_sizes(items)
+            require_finite_outputs(output, self.model_id),
+            threshold=items[0].parameters["threshold"],
+            target_sizes=_target_sizes(items),
         )
         labels = [
             [item.labels[label] for label in result["labels"].tolist()]
@@ -110,12 +126,10 @@ class GroundingDinoDetector(ZeroShotDetector):
     def build_phrases(self, labels: Sequence[str]) -> list[str]:
         return [" ".join(f"{label.lower().rstrip('.')}." for label in labels)]
 
-    def run_batch(self, items: Sequence[Any]) -> list[DetectionResult]:
-        tokens = {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
-        output = self.to_cpu(self.forward(items, **tokens), "logits", "pred_boxes")
+    def read_batch(self, items: Sequence[ZeroShotItem], output: SimpleNamespace) -> list[DetectionResult]:
         results = self._processor.post_process_grounded_object_detection(
-            output,
-            input_ids=tokens["input_ids"],
+            require_finite_outputs(output, self.model_id),
+            input_ids=_repeat_phrases(items)["input_ids"],
             threshold=items[0].parameters["threshold"],
             text_threshold=_TEXT_THRESHOLD,
             target_sizes=_target_sizes(items),
@@ -137,6 +151,11 @@ def build_outputs(detections: list[Detection], image: InputImage) -> Outputs:
         "image": png(draw_boxes(image.load(), detections), image.output_name("objects")),
         "text": count_labels(detection.label for detection in detections),
     }
+
+
+def _repeat_phrases(items: Sequence[ZeroShotItem]) -> "dict[str, torch.Tensor]":
+    """Returns the text prompts, once for each image."""
+    return {name: value.repeat(len(items), 1) for name, value in items[0].phrases.items()}
 
 
 def _target_sizes(items: Sequence[ImageItem]) -> "torch.Tensor":

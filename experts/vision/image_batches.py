@@ -1,8 +1,9 @@
 """Decoded input images, and batches of those with the same shape after preprocessing."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from experts.host.handler import Batching, Call, Inputs, Media, Parameters
@@ -12,7 +13,7 @@ from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.non_finite import require_finite
 from experts.torch_host.padding import launch_passes
-from experts.torch_host.torch_handler import ReadResults, TorchHandler
+from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -116,11 +117,11 @@ class ImageHandler(TorchHandler):
         )
         return lambda: [result for (result,) in passes.read(self.read_batch)]
 
-    def forward_batch(self, items: Sequence[Any]) -> "torch.Tensor":
-        """Returns the model's output for images of one shape, by copy_to_host."""
+    def forward_batch(self, items: Sequence[Any]) -> Any:
+        """Returns the model's output for images of one shape, by copy_to_host or copy_outputs."""
         raise NotImplementedError
 
-    def read_batch(self, items: Sequence[Any], output: "torch.Tensor") -> Sequence[Any]:
+    def read_batch(self, items: Sequence[Any], output: Any) -> Sequence[Any]:
         """Returns the result of each of these images, once the device has finished."""
         raise NotImplementedError
 
@@ -130,28 +131,21 @@ class ImageHandler(TorchHandler):
         with inference_context(self.model_id):
             return self.model(**move_to_device(batch, self.model))
 
-    def to_cpu(self, output: Any, *names: str, index: int | None = None) -> Any:
-        """Copies the named parts of an output to the CPU in float32: of one image of the batch, or of all.
 
-        Raises:
-            ModelFailed: a value is not finite.
-        """
-        from types import SimpleNamespace
-
-        rows = slice(None) if index is None else slice(index, index + 1)
-        parts = {name: getattr(output, name)[rows].float().cpu() for name in names}
-        return SimpleNamespace(**{name: require_finite(part, self.model_id) for name, part in parts.items()})
+def copy_outputs(output: Any, names: Iterable[str]) -> SimpleNamespace:
+    """Returns copies of the named parts of a model's output on the CPU, by copy_to_host."""
+    return SimpleNamespace(**{name: copy_to_host(getattr(output, name)) for name in names})
 
 
-class ImageBatchHandler(ImageHandler):
-    """Base class of handlers that need values from the device before the last step."""
+def require_finite_outputs(output: SimpleNamespace, model_id: str) -> SimpleNamespace:
+    """Returns the output unchanged.
 
-    def run(self, items: Sequence[ImageItem], call: Call) -> Sequence[Any]:
-        return run_in_groups(items, lambda item: item.shape, self.run_batch, call)
-
-    def run_batch(self, items: Sequence[ImageItem]) -> Sequence[Any]:
-        """Returns one result per image of a batch of one shape; runs on the device's thread."""
-        raise NotImplementedError
+    Raises:
+        ModelFailed: a value is not finite.
+    """
+    for part in vars(output).values():
+        require_finite(part, model_id)
+    return output
 
 
 def run_in_groups(

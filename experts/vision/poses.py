@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from experts.host import load_context
@@ -11,6 +12,7 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
+from experts.torch_host.non_finite import require_finite
 from experts.vision.detection import Detector, load_detector
 from experts.vision.image_batches import ImageHandler, ImageItem, InputImage
 from experts.vision.overlays import draw_poses
@@ -96,7 +98,8 @@ class PoseEstimator(ImageHandler):
         pixels = self.processor(item.image.load(), boxes=coco_boxes, return_tensors="pt")
         with inference_context(self.model_id):
             output = self.model(**move_to_device(pixels, self.model), **self._expert_input(len(boxes)))
-        (people,) = self.processor.post_process_pose_estimation(self.to_cpu(output, "heatmaps"), boxes=coco_boxes)
+        heatmaps = require_finite(output.heatmaps.float().cpu(), self.model_id)
+        (people,) = self.processor.post_process_pose_estimation(SimpleNamespace(heatmaps=heatmaps), boxes=coco_boxes)
         joints = [[(x, y) for x, y in person["keypoints"].tolist()] for person in people]
         return Poses(joints, [person["scores"].tolist() for person in people], item.image, threshold)
 

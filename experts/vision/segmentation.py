@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Handler, Outputs
@@ -9,7 +10,15 @@ from experts.host.media import png
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names
 from experts.torch_host.non_finite import require_finite
-from experts.vision.image_batches import ImageBatchHandler, ImageItem, InputImage, fit_size
+from experts.torch_host.torch_handler import copy_to_host
+from experts.vision.image_batches import (
+    ImageHandler,
+    ImageItem,
+    InputImage,
+    copy_outputs,
+    fit_size,
+    require_finite_outputs,
+)
 from experts.vision.overlays import draw_segments
 
 if TYPE_CHECKING:
@@ -65,11 +74,21 @@ def image_segmentation(model_id: str, device: str) -> Handler:
     )
 
 
-class Segmenter(ImageBatchHandler):
-    def finish(self, raw: Segmentation) -> Outputs:
+_UNIVERSAL_OUTPUTS = ("logits", "pred_masks", "class_queries_logits", "masks_queries_logits")
+
+
+class Segmenter(ImageHandler):
+    """Base class of both kinds. To find the segments takes long and needs no GPU, so it is a part of `finish`."""
+
+    def find_segments(self, raw: Any) -> Segmentation:
+        """Returns the segments of one image."""
+        raise NotImplementedError
+
+    def finish(self, raw: Any) -> Outputs:
         from PIL import Image
 
-        ids, segments = _resize_to_image(raw)
+        found = self.find_segments(raw)
+        ids, segments = _resize_to_image(found)
         areas = _areas(ids, len(segments))
         levels = _grey_levels(len(segments))
         descriptions = [
@@ -77,31 +96,64 @@ class Segmenter(ImageBatchHandler):
             for segment, area, level in zip(segments, areas, levels[1:], strict=True)
         ]
         mask = Image.fromarray(ids).point([*levels, *[0] * (256 - len(levels))])
-        overlay = draw_segments(raw.image.load(), ids, [segment.label for segment in segments])
+        overlay = draw_segments(found.image.load(), ids, [segment.label for segment in segments])
         return {
             "segments": descriptions,
-            "image": png(overlay, raw.image.output_name("segments")),
-            "mask": png(mask, raw.image.output_name("mask")),
+            "image": png(overlay, found.image.output_name("segments")),
+            "mask": png(mask, found.image.output_name("mask")),
             "text": _summarize(segments, areas, ids.size),
         }
 
 
+ClassMap = tuple["torch.Tensor", "torch.Tensor"]
+"""The most likely class of each pixel of one image, and its score."""
+
+
 class SemanticSegmenter(Segmenter):
-    def run_batch(self, items: Sequence[ImageItem]) -> list[Segmentation]:
-        logits = require_finite(self.forward(items).logits, self.model_id)
-        labels = label_names(self.model.config)
-        return [_segment_by_class(row, item, labels) for row, item in zip(logits, items, strict=True)]
+    def forward_batch(self, items: Sequence[ImageItem]) -> list[ClassMap]:
+        logits = self.forward(items).logits
+        return [_classify_pixels(row, item.image) for row, item in zip(logits, items, strict=True)]
+
+    def read_batch(self, items: Sequence[ImageItem], output: list[ClassMap]) -> list[tuple[ClassMap, ImageItem]]:
+        for _, scores in output:
+            require_finite(scores, self.model_id)
+        return list(zip(output, items, strict=True))
+
+    def find_segments(self, raw: tuple[ClassMap, ImageItem]) -> Segmentation:
+        """Returns the segments of one image; the score of each is the mean of its pixels' scores."""
+        (classes, scores), item = raw
+        labels, threshold = label_names(self.model.config), item.parameters["threshold"]
+        means = [(int(label), float(scores[classes == label].mean())) for label in classes.unique()]
+        segments = [(label, Segment(labels[label], score)) for label, score in means if score >= threshold]
+        return _number_segments(classes, segments, item.image)
+
+
+def _classify_pixels(logits: "torch.Tensor", image: InputImage) -> ClassMap:
+    import torch
+
+    width, height = fit_size(image.size, min(_MASK_PIXELS, _MAX_VALUES / len(logits)))
+    enlarged = torch.nn.functional.interpolate(logits[None].float(), (height, width), mode="bilinear")[0]
+    scores, classes = enlarged.softmax(0).max(0)
+    return copy_to_host(classes), copy_to_host(scores)
 
 
 class UniversalSegmenter(Segmenter):
-    def run_batch(self, items: Sequence[ImageItem]) -> list[Segmentation]:
+    def forward_batch(self, items: Sequence[ImageItem]) -> SimpleNamespace:
         output = self.forward(items)
-        return [self._segment(output, index, item) for index, item in enumerate(items)]
+        return copy_outputs(output, [name for name in _UNIVERSAL_OUTPUTS if getattr(output, name, None) is not None])
 
-    def _segment(self, output: Any, index: int, item: ImageItem) -> Segmentation:
+    def read_batch(
+        self, items: Sequence[ImageItem], output: SimpleNamespace
+    ) -> list[tuple[SimpleNamespace, ImageItem]]:
+        require_finite_outputs(output, self.model_id)
+        return [
+            (SimpleNamespace(**{name: part[index : index + 1] for name, part in vars(output).items()}), item)
+            for index, item in enumerate(items)
+        ]
+
+    def find_segments(self, raw: tuple[SimpleNamespace, ImageItem]) -> Segmentation:
+        masks, item = raw
         width, height = fit_size(item.image.size, _MASK_PIXELS)
-        names = [name for name in _UNIVERSAL_OUTPUTS if getattr(output, name, None) is not None]
-        masks = self.to_cpu(output, *names, index=index)
         (result,) = self._post_processor()(
             masks, threshold=item.parameters["threshold"], target_sizes=[(height, width)]
         )
@@ -118,22 +170,6 @@ class UniversalSegmenter(Segmenter):
         kind = "instance" if "instance" in self.model_id.lower() else "panoptic"
         process: Callable[..., Any] = getattr(self.processor, f"post_process_{kind}_segmentation")
         return process
-
-
-_UNIVERSAL_OUTPUTS = ("logits", "pred_masks", "class_queries_logits", "masks_queries_logits")
-
-
-def _segment_by_class(logits: "torch.Tensor", item: ImageItem, labels: Sequence[str]) -> Segmentation:
-    """Segments by the most likely class of each pixel; a segment's score is the mean of its pixels' scores."""
-    import torch
-
-    width, height = fit_size(item.image.size, min(_MASK_PIXELS, _MAX_VALUES / len(labels)))
-    enlarged = torch.nn.functional.interpolate(logits[None].float(), (height, width), mode="bilinear")[0]
-    scores, classes = enlarged.softmax(0).max(0)
-    means = [(label, float(scores[classes == label].mean())) for label in torch.unique(classes).tolist()]
-    threshold = item.parameters["threshold"]
-    segments = [(label, Segment(labels[label], score)) for label, score in means if score >= threshold]
-    return _number_segments(classes, segments, item.image)
 
 
 def _number_segments(

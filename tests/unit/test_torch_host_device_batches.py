@@ -8,9 +8,12 @@ import pytest
 
 from experts.host.active_calls import ActiveCall, ActiveCalls
 from experts.host.handler import Call
+from experts.text.fill_mask import MaskFiller
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.padding import launch_passes
 from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
+from experts.vision.detection import Detector, GroundingDinoDetector, OwlDetector
+from experts.vision.segmentation import SemanticSegmenter, UniversalSegmenter
 
 torch = pytest.importorskip("torch")
 
@@ -106,6 +109,13 @@ def test_handler_on_a_gpu_is_asynchronous_unless_it_defines_run(
     gpu: Gpu, kind: type[Doubler], *, asynchronous: bool
 ) -> None:
     assert kind("cuda:0", gpu.steps).asynchronous == asynchronous
+
+
+@pytest.mark.parametrize(
+    "kind", [Detector, OwlDetector, GroundingDinoDetector, SemanticSegmenter, UniversalSegmenter, MaskFiller]
+)
+def test_model_of_one_pass_leaves_its_results_to_be_fetched(kind: type[TorchHandler]) -> None:
+    assert kind.run is TorchHandler.run
 
 
 def test_each_model_has_a_stream_that_starts_after_its_weights_are_copied(gpu: Gpu) -> None:
