@@ -57,7 +57,7 @@ def rewritten(text: str) -> str:
 
 def tasks() -> str:
     """Tasks by the modality that has them, with the first model of each expert for them."""
-    return "\n".join(f"**`{name}`**, {len(group)} tasks\n\n{_table(name, group)}" for name, group in _groups())
+    return "\n".join(_table(name, group) for name, group in _groups())
 
 
 def _groups() -> Iterator[tuple[str, list[str]]]:
@@ -71,7 +71,8 @@ def _home(task: str) -> str:
 
 def _table(home: str, group: Sequence[str]) -> str:
     experts = [name for name in (home, "lite", *ELSEWHERE) if any(_cell(name, task) for task in group)]
-    lines = [_row("task", "in → out", *(f"`{name}`" for name in experts)), "|---" * (2 + len(experts)) + "|\n"]
+    title = f"{len(group)} tasks of `{home}`"
+    lines = [_row(title, "in → out", *(f"`{name}`" for name in experts)), "|---" * (2 + len(experts)) + "|\n"]
     lines += [_row(task, _flow(task), *(_cell(name, task) for name in experts)) for task in group]
     return "".join(lines)
 
