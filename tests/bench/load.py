@@ -75,3 +75,26 @@ async def per_second(call: Callable[[], Awaitable[object]], *, callers: int, cou
         for _ in range(callers):
             group.create_task(caller())
     return count / (time.perf_counter() - started)
+
+
+async def steady_rate(call: Callable[[], Awaitable[object]], *, callers: int, count: int) -> float:
+    """Makes calls, and returns their rate while all callers are busy.
+
+    The time counts from the end of as many calls as there are callers, and until `count` further ones have ended.
+
+    Args:
+        call: makes one call.
+        callers: concurrent callers, each with one call at a time.
+        count: calls that are counted.
+    """
+    ended: list[float] = []
+
+    async def caller() -> None:
+        while len(ended) < callers + count:
+            await call()
+            ended.append(time.perf_counter())
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(callers):
+            group.create_task(caller())
+    return count / (ended[callers + count - 1] - ended[callers - 1])

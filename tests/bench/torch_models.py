@@ -13,17 +13,17 @@ from tests.bench.rows import Row, gap
 SHARE = 0.95
 LOADS: Mapping[Size, Mapping[str, Load]] = {
     "base": {
-        "text": Load("cpu", count=96, callers=32, batches=(1, 4, 8, 16, 32)),
-        "vision": Load("cpu", count=32, callers=16, batches=(1, 4, 8, 16)),
-        "audio": Load("cpu", count=32, callers=16, batches=(1, 4, 8, 16)),
+        "text": Load("cpu", count=192, callers=64, batches=(1, 8, 16, 32)),
+        "vision": Load("cpu", count=48, callers=16, batches=(1, 4, 8)),
+        "audio": Load("cpu", count=48, callers=16, batches=(1, 4, 8)),
     },
     "tiny": {
-        "text": Load("cpu", count=1024, callers=64, batches=(1, 8, 32, 128)),
-        "vision": Load("cpu", count=128, callers=64, batches=(1, 8, 32)),
-        "audio": Load("cpu", count=256, callers=64, batches=(1, 8, 32)),
+        "text": Load("cpu", count=4096, callers=64, batches=(1, 8, 32, 128)),
+        "vision": Load("cpu", count=512, callers=64, batches=(1, 8, 32)),
+        "audio": Load("cpu", count=1024, callers=64, batches=(1, 8, 32)),
     },
 }
-"""Loads by size and modality: a round takes some seconds."""
+"""Loads by size and modality: a round takes 2 to 20 s. 64 calls are as many as an orchestrator makes of one expert."""
 
 
 async def rows() -> list[Row]:
@@ -56,11 +56,12 @@ async def _share(workload: Workload, size: Size, models: Path) -> Row:
 def describe(compared: Comparison) -> str:
     """The conditions and rates of a comparison."""
     settings, load = compared.settings, compared.load
-    threads = f"{settings.threads} threads that preprocess" if settings.threads else "no further thread"
+    preprocess = f"{settings.threads} threads preprocess" if settings.threads else "preprocessing between batches"
     return (
-        f"of {compared.offline_rate:.3g} a second on {compared.cores} cores offline, in batches of {settings.batch} "
-        f"with {threads}; {load.callers} callers, {compared.served_rate:.3g} calls/s; median of "
-        f"{len(compared.served)}; {compared.busy}"
+        f"of {compared.offline_rate:.3g} a second on {compared.cores} cores offline, the best of batches of "
+        f"{', '.join(map(str, load.batches))}: {settings.batch}, {preprocess}; {load.callers} callers, "
+        f"{compared.served_rate:.3g} calls/s on the same cores; median of {len(compared.served)} rounds of "
+        f"{load.count} items; {compared.busy}"
     )
 
 

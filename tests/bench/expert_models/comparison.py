@@ -21,10 +21,12 @@ from tests.bench.expert_callers import ExpertCaller, open_channel
 from tests.bench.expert_models.files import input_folder
 from tests.bench.expert_models.offline import Settings
 from tests.bench.expert_models.workloads import Workload
-from tests.bench.load import per_second
+from tests.bench.load import per_second, steady_rate
 from tests.bench.processes import cores, service, stop
 
 ROUNDS = 3
+WARM_UP = 2
+"""Calls of each caller before the rounds: the expert measures how long its batches take."""
 SWEEP_SECONDS, ROUND_SECONDS = 300.0, 120.0
 
 
@@ -107,15 +109,18 @@ class Contenders:
     async def compare(self) -> Comparison:
         """Alternates between them, so that a slow machine affects both."""
         offline, served, busy = list[float](), list[float](), machine_load()
-        await per_second(self.expert.call, callers=self.load.callers, count=self.load.callers)
+        await per_second(self.expert.call, callers=self.load.callers, count=WARM_UP * self.load.callers)
         for _ in range(ROUNDS):
             offline.append(await self._offline_rate())
             served.append(await self.serve_round())
         return Comparison(self.settings, offline, served, self.cores, self.load, busy)
 
     async def serve_round(self) -> float:
-        """Makes the calls of one round, and returns their rate."""
-        return await per_second(self.expert.call, callers=self.load.callers, count=self.load.count)
+        """Makes the calls of one round, and returns their rate while all callers are busy.
+
+        An offline run has all of its items from the start; at the end of a round few calls would wait.
+        """
+        return await steady_rate(self.expert.call, callers=self.load.callers, count=self.load.count)
 
     async def _offline_rate(self) -> float:
         assert self.offline.stdin
