@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import Span, SpanContext
 
 from experts.host import telemetry
 from experts.host.active_calls import ActiveCall, BatchCall
@@ -31,6 +31,7 @@ from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
 from experts.host.model_errors import is_out_of_memory
 from experts.host.threads import ThreadPool, to_sendable_error
+from services.common import tracing
 from services.common.errors import DeadlineExceeded, ModelFailed, Overloaded
 
 log = structlog.get_logger(__name__)
@@ -67,6 +68,8 @@ class _Launched:
     """By time.monotonic(), as the others."""
     metered_from: float
     """Start of its use of the device's pool, by the meter."""
+    span: Span
+    """Ends when the results are fetched."""
     finished_at: float | None = None
     """When the device had finished."""
 
@@ -79,6 +82,11 @@ class _Launched:
         with suppress(Exception):
             self.batch.wait()
         self.finished_at = self.finished_at or time.monotonic()
+
+    def fetch(self) -> Sequence[Any]:
+        """Returns the results, or raises an error, of the batch."""
+        with tracing.use_span(self.span):
+            return self.batch.fetch()
 
 
 class Batcher:
@@ -266,18 +274,16 @@ class Batcher:
         started_at = time.monotonic()
         self.busy_since = self.busy_since or started_at
         metered_from = model.pool.meter.begin() if model.pool else 0.0
+        span = telemetry.create_batch_span(self.model_id, len(items), links)
         try:
-            with (
-                telemetry.batch_span(self.model_id, len(items), links),
-                cpus().charge(call),
-            ):
+            with tracing.use_span(span, end=False), cpus().charge(call):
                 batch = model.handler.launch(items, call)  # type: ignore[union-attr]  # a Handler, since it is asynchronous
         except BaseException as error:  # noqa: BLE001  # reported to the callers
             _charge_device(model, call, metered_from)
             self.busy_since = self.busy_since if self._launched else None
             self._retry_or_fail(calls, cost, to_sendable_error(error))
             return
-        launched = _Launched(calls, call, cost, batch, started_at, metered_from)
+        launched = _Launched(calls, call, cost, batch, started_at, metered_from, span)
         self._launched.append(launched)
         self._running += len(calls)
         self._waiter = self._waiter or ThreadPool(f"{self.model_id}-wait")
@@ -311,7 +317,7 @@ class Batcher:
         _charge_device(model, launched.call, launched.metered_from)
         try:
             with cpus().charge(launched.call):
-                raws = calls[0].context.run(launched.batch.fetch)
+                raws = calls[0].context.run(launched.fetch)
             results = self._record(model, raws, len(calls), launched.cost, seconds)
         except BaseException as error:  # noqa: BLE001  # reported to the callers
             self._retry_or_fail(calls, launched.cost, to_sendable_error(error))

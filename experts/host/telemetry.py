@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import Span, SpanContext
 
 from experts.host.batch_composer import QueuedCall
 from protos.hugginggpt import semantic_conventions as names
@@ -95,12 +95,17 @@ def span_contexts_of(batch: Sequence[QueuedCall]) -> list[SpanContext]:
     return list({span.span_id: span for span in found if span.is_valid}.values())
 
 
+def create_batch_span(model_id: str, items: int, links: Sequence[SpanContext]) -> Span:
+    """Starts the span of a batch, linked to the spans of its calls; see `tracing.use_span`."""
+    facts: tracing.Attributes = {names.REQUEST_MODEL: model_id, names.ITEMS: items}
+    return tracing.create_span(names.span_name(names.RUN_BATCH, model_id), facts, links=links)
+
+
 def batch_span(model_id: str, items: int, links: Sequence[SpanContext]) -> AbstractContextManager[object]:
-    """Opens the span of a batch, linked to the spans of its calls."""
+    """Opens the span of a batch that runs within the block."""
     if not tracing.provider():
         return nullcontext()
-    facts: tracing.Attributes = {names.REQUEST_MODEL: model_id, names.ITEMS: items}
-    return tracing.start_span(names.span_name(names.RUN_BATCH, model_id), facts, links=links)
+    return tracing.use_span(create_batch_span(model_id, items, links))
 
 
 @contextmanager

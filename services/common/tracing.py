@@ -8,7 +8,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -113,15 +113,14 @@ def instrument_channel(channel: grpc.aio.Channel) -> grpc.aio.Channel:
 # ---------------------------------------------------------------- spans
 
 
-@contextmanager
-def start_span(
+def create_span(
     name: str,
     attributes: Attributes | None = None,
     *,
     kind: SpanKind = SpanKind.INTERNAL,
     links: Sequence[SpanContext] = (),
-) -> Iterator[Span]:
-    """Creates a span that lasts for the block and is the current span within it.
+) -> Span:
+    """Starts a span without making it the current span; see `use_span`.
 
     Args:
         name: of the span.
@@ -130,20 +129,45 @@ def start_span(
         links: spans to which the new span is linked.
     """
     if not (tracer_provider := provider()):
-        yield INVALID_SPAN
-        return
-    span = _tracer(tracer_provider).start_span(
+        return INVALID_SPAN
+    return _tracer(tracer_provider).start_span(
         name, kind=kind, attributes=attributes, links=[trace.Link(link) for link in links]
     )
+
+
+@contextmanager
+def use_span(span: Span, *, end: bool = True) -> Iterator[Span]:
+    """Makes a span the current span within the block, and ends it after the block.
+
+    Args:
+        span: from `create_span`.
+        end: False: it does not end after the block, unless that fails.
+    """
+    if span is INVALID_SPAN:
+        yield span
+        return
     token = context.attach(trace.set_span_in_context(span))
     try:
         yield span
     except BaseException as error:
         set_error(span, error_type(error))
+        end = True
         raise
     finally:
         context.detach(token)
-        span.end()
+        if end:
+            span.end()
+
+
+def start_span(
+    name: str,
+    attributes: Attributes | None = None,
+    *,
+    kind: SpanKind = SpanKind.INTERNAL,
+    links: Sequence[SpanContext] = (),
+) -> AbstractContextManager[Span]:
+    """Creates a span that lasts for the block and is the current span within it; arguments as of `create_span`."""
+    return use_span(create_span(name, attributes, kind=kind, links=links))
 
 
 @contextmanager

@@ -70,7 +70,7 @@ async def test_batch_of_one_call_is_linked_to_it_once(start_host: Start, traces:
     assert [link.context.span_id for link in batch.links] == list(ids(*servers))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Computed:
     """A batch that the device has computed."""
 
@@ -96,6 +96,52 @@ async def test_batch_of_an_asynchronous_model_is_linked_to_its_call(start_host: 
     assert [result.outputs["text"].text for result in reply.results] == ["a", "b"]
     (batch,) = batches(traces)
     assert len(batch.links) == 1
+
+
+class FetchedBatch(Computed):
+    """A batch that counts the spans of batches that have ended when it is fetched."""
+
+    def __init__(self, items: Sequence[str], ended: list[int], traces: RecordedTraces) -> None:
+        super().__init__(items)
+        self._ended, self._traces = ended, traces
+
+    def fetch(self) -> Sequence[str]:
+        self._ended.append(len(batches(self._traces)))
+        return super().fetch()
+
+
+class FetchedModel(AsynchronousModel):
+    def __init__(self, traces: RecordedTraces) -> None:
+        super().__init__()
+        self.ended: list[int] = []
+        self._traces = traces
+
+    def launch(self, items: Sequence[str], call: Call) -> Computed:
+        return FetchedBatch(items, self.ended, self._traces)
+
+
+async def test_span_of_a_launched_batch_ends_when_its_results_are_fetched(
+    start_host: Start, traces: RecordedTraces
+) -> None:
+    model = FetchedModel(traces)
+    host = await start_host(model)
+    await host.infer_batch("a")
+    assert model.ended == [0]
+    assert len(batches(traces)) == 1
+
+
+class FailingModel(AsynchronousModel):
+    def launch(self, items: Sequence[str], call: Call) -> Computed:
+        raise ValueError(items[0])
+
+
+async def test_span_of_a_batch_that_cannot_be_launched_has_the_error_type(
+    start_host: Start, traces: RecordedTraces
+) -> None:
+    host = await start_host(FailingModel())
+    await host.infer_batch("a")
+    (batch,) = batches(traces)
+    assert (batch.attributes or {})["error.type"] == "ValueError"
 
 
 async def test_load_span_belongs_to_the_call_that_waits_for_it(start_host: Start, traces: RecordedTraces) -> None:
