@@ -66,7 +66,7 @@ def fetch_vocoder(checkpoint: Checkpoint) -> Checkpoint:
     own = checkpoint.folder / "vocoder"
     if own.is_dir():
         return replace(checkpoint, folder=own)
-    with load_context.use(replace(load_context.current(), revision="")):  # the card's revision is that of the model
+    with load_context.use_revision(""):  # the card's revision is that of the model
         return replace(Checkpoint.fetch(VOCODER, str(checkpoint.device)), dtype=checkpoint.dtype)
 
 

@@ -44,9 +44,7 @@ def keypoint_detection(model_id: str, device: str) -> Handler:
     from transformers import AutoImageProcessor, VitPoseForPoseEstimation
 
     checkpoint = Checkpoint.fetch(model_id, device)
-    with load_context.use(
-        replace(load_context.current(), revision="")
-    ):  # the card's revision is that of the pose model
+    with load_context.use_revision(""):  # the card's revision is that of the pose model
         people = Checkpoint.fetch(PERSON_DETECTOR, device)
     model = checkpoint.model(VitPoseForPoseEstimation)
     return PoseEstimator(checkpoint, model, checkpoint.processor(AutoImageProcessor), load_detector(people))
