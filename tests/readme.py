@@ -36,6 +36,8 @@ PAGES = (
 )
 
 MODALITIES = ("text", "vision", "audio", "video", "diffusion")
+HOMES = (*MODALITIES, "lite")
+"""Experts by which the tasks are listed: those that only `lite` offers come last."""
 ELSEWHERE: Mapping[str, frozenset[str]] = {
     "llm": frozenset({*TEXT_TASKS, DOCUMENT_TASK, *PICTURE_TASKS}),
     "remote": frozenset(SOURCES),
@@ -61,16 +63,16 @@ def tasks() -> str:
 
 
 def _groups() -> Iterator[tuple[str, list[str]]]:
-    by_home = sorted(standard_tasks(), key=lambda task: MODALITIES.index(_home(task)))
+    by_home = sorted(standard_tasks(), key=lambda task: HOMES.index(_home(task)))
     return ((home, list(group)) for home, group in groupby(by_home, key=_home))
 
 
 def _home(task: str) -> str:
-    return next(name for name in MODALITIES if task in _defaults(name))
+    return next(name for name in HOMES if task in _defaults(name))
 
 
 def _table(home: str, group: Sequence[str]) -> str:
-    experts = [name for name in (home, "lite", *ELSEWHERE) if any(_cell(name, task) for task in group)]
+    experts = [name for name in dict.fromkeys((home, "lite", *ELSEWHERE)) if any(_cell(name, task) for task in group)]
     title = f"{len(group)} tasks of `{home}`"
     lines = [_row(title, "in → out", *(f"`{name}`" for name in experts)), "|---" * (2 + len(experts)) + "|\n"]
     lines += [_row(task, _flow(task), *(_cell(name, task) for name in experts)) for task in group]

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from experts.host.handler import Loader
+from experts.lite.calculation import calculation
 from experts.lite.classification import text_classification
+from experts.lite.conversion import audio_conversion, image_conversion
 from experts.lite.detection import object_detection
 from experts.lite.document_question_answering import document_question_answering
 from experts.lite.entities import token_classification
@@ -13,6 +15,7 @@ from experts.lite.ocr import image_to_text
 from experts.lite.question_answering import question_answering
 from experts.lite.segmentation import image_segmentation
 from experts.lite.summarization import summarization
+from experts.lite.text_statistics import page_count, text_statistics
 from experts.lite.text_to_speech import text_to_speech
 from experts.lite.transcription import automatic_speech_recognition
 
@@ -29,6 +32,11 @@ TASKS: Mapping[str, Loader] = {
     "object-detection": object_detection,
     "image-segmentation": image_segmentation,
     "image-to-image": image_to_image,
+    "image-conversion": image_conversion,
+    "audio-conversion": audio_conversion,
+    "text-statistics": text_statistics,
+    "page-count": page_count,
+    "calculation": calculation,
 }
 
 REQUIRES: Mapping[str, str] = {
@@ -43,6 +51,9 @@ REQUIRES: Mapping[str, str] = {
     "opencv/grabcut": "cv2",
     "lite/image-edits": "cv2",
     "lite/textrank": "numpy",
+    "lite/image-formats": "PIL",
+    "lite/audio-formats": "soundfile",
+    "lite/page-count": "pypdfium2",
 }
 """Python module that each model requires; its version is the model's revision."""
 
@@ -51,6 +62,7 @@ ISOLATED = (
     "onnxruntime",
     "rapidocr",
     "pocketsphinx",
+    "experts.lite.conversion",
     "experts.lite.detection",
     "experts.lite.image_editing",
     "experts.lite.noise_reduction",

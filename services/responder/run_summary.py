@@ -1,8 +1,9 @@
 """Plain types for the result of a run, from which answers are composed."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -179,7 +180,7 @@ class RunSummary:
         files = {name: file.name for name, file in given.items()}
         return cls(
             request=request.conversation[-1].text if request.conversation else "",
-            tasks=tuple(Task.from_proto(status, files) for status in request.tasks),
+            tasks=tuple(_tasks(request.tasks, files)),
             notes=tuple(Note(_NOTE_KINDS.get(note.kind, NoteKind.OTHER), note.text) for note in request.notes),
             failure=Failure.from_proto(request.failure) if request.HasField("failure") else None,
             sent=request.sent,
@@ -210,6 +211,9 @@ class RunSummary:
 
 # ---------------------------------------------------------------- conversion
 
+CALCULATION = "calculation"
+_NUMBERED_TEXT = re.compile(r"\btext ([1-9]\d{0,3})\b")
+
 _NOTE_KINDS: Mapping[int, NoteKind] = {
     plan_pb2.NOTE_KIND_UNMAPPED: NoteKind.MISSING,
     plan_pb2.NOTE_KIND_CLARIFY: NoteKind.MISSING,
@@ -223,6 +227,34 @@ _STATES: Mapping[int, State] = {
     run_pb2.TASK_STATE_SKIPPED: State.SKIPPED,
     run_pb2.TASK_STATE_CANCELLED: State.CANCELLED,
 }
+
+
+def _tasks(statuses: Iterable[run_pb2.TaskStatus], files: Mapping[str, str]) -> Iterator[Task]:
+    """Converts tasks; calculations, which number their texts, name the files of the texts instead."""
+    origins: dict[int, str] = {}
+    for status in statuses:
+        task = Task.from_proto(status, files)
+        texts = [_origin(argument, files, origins) for argument in _singles(status.task.arguments["text"])]
+        origins[task.id] = task.given[0] if len(task.given) == 1 else texts[0] if len(texts) == 1 else ""
+        yield replace(task, outputs=_name_texts(task.outputs, texts)) if task.name == CALCULATION else task
+
+
+def _origin(argument: task_pb2.Argument, files: Mapping[str, str], origins: Mapping[int, str]) -> str:
+    """Name of the file that an argument comes from, itself or through the task before; empty if there is none."""
+    if argument.HasField("reference"):
+        return origins.get(argument.reference.task_id, "")
+    return _file_name(argument, files)
+
+
+def _name_texts(outputs: Mapping[str, Output], names: Sequence[str]) -> Mapping[str, Output]:
+    """Replaces "text 1" by the name of the first file in a text output."""
+
+    def name(found: re.Match[str]) -> str:
+        index = int(found[1]) - 1
+        return (names[index] if index < len(names) else "") or found[0]
+
+    text = outputs.get("text")
+    return {**outputs, "text": _NUMBERED_TEXT.sub(name, text)} if isinstance(text, str) else outputs
 
 
 def _singles(argument: task_pb2.Argument) -> Iterator[task_pb2.Argument]:

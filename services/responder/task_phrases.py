@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from services.responder.markdown import describe_file, format_percent, inline, join_list, quote
+from services.responder.markdown import describe_file, format_percent, inline, inline_full, join_list, quote
 from services.responder.run_summary import Json, Task
 
 CONFIDENT = 0.8
@@ -154,6 +154,17 @@ def _describe_speech(task: Task) -> str:
     return f"Read aloud in {files}." if files else ""
 
 
+def _describe_statistics(default: str) -> Callable[[Task], str]:
+    def describe(task: Task) -> str:
+        return f"{_subject(task, default)} has {inline(task.text)}." if task.text else ""
+
+    return describe
+
+
+def _describe_calculation(task: Task) -> str:
+    return f"{inline_full(task.text)}." if task.text else ""
+
+
 def _describe_segments(task: Task) -> str:
     files = _created_files(task)
     return f"{inline(task.text).rstrip('.')}: {files}." if task.text and files else ""
@@ -249,4 +260,9 @@ _DESCRIPTIONS: Mapping[str, Callable[[Task], str]] = {
     "image-to-video": _describe_new("The video"),
     "depth-estimation": _describe_new("The depth"),
     "image-segmentation": _describe_segments,
+    "image-conversion": _describe_new("The converted picture"),
+    "audio-conversion": _describe_new("The converted recording"),
+    "text-statistics": _describe_statistics("The text"),
+    "page-count": _describe_statistics("The document"),
+    "calculation": _describe_calculation,
 }

@@ -129,3 +129,29 @@ async def test_request_without_text_and_results_is_invalid(responder_stub: "Resp
     assert type(error) is errors.InvalidRequest
     assert error.reason == "EMPTY"
     assert error.remedy
+
+
+def calculation_task(*texts: task_pb2.Argument) -> run_pb2.TaskStatus:
+    return run_pb2.TaskStatus(
+        task=task_pb2.Task(
+            id=2,
+            task="calculation",
+            arguments={"text": task_pb2.Argument(list=task_pb2.ArgumentList(items=texts))},
+            source="which costs more",
+        ),
+        state=run_pb2.TASK_STATE_SUCCEEDED,
+        result=run_pb2.TaskResult(
+            task_id=2, outputs={"text": artifact_pb2.Value(text="text 1 costs more; text 2 and text 3 cost less")}
+        ),
+    )
+
+
+async def test_calculation_names_the_files_of_its_texts(responder_stub: "ResponderServiceAsyncStub") -> None:
+    read = task_pb2.Argument(reference=task_pb2.Reference(task_id=1, output="text"))
+    sent = task_pb2.Argument(input=task_pb2.InputRef(name="file2"))
+    quoted = task_pb2.Argument(value=artifact_pb2.Value(text="Total 3.00"))
+    bill = artifact_pb2.Value(artifact=artifact_pb2.Artifact(sha256="cd", media_type="text/plain", name="bill.txt"))
+    asked = request(tasks=[ocr_task(), calculation_task(read, sent, quoted)])
+    asked.inputs.append(artifact_pb2.NamedValue(name="file2", value=bill))
+    text = "".join([reply.text async for reply in responder_stub.Respond(asked)])
+    assert "sign.png costs more; bill.txt and text 3 cost less." in text

@@ -29,6 +29,11 @@ LITE: Catalogue = {
         "image-to-image",
         "image-segmentation",
         "audio-to-audio",
+        "image-conversion",
+        "audio-conversion",
+        "text-statistics",
+        "page-count",
+        "calculation",
     )
 }
 """Tasks that the lite expert offers."""

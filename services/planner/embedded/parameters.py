@@ -113,6 +113,21 @@ def _size(group: int, name: str) -> Reading:
     return read
 
 
+_FORMAT = re.compile(
+    r"\b(?:to|into|as|in)\s+(?:an?\s+)?(?:\w+\s+)?(?P<after>{0})\b|\b(?P<alone>{0})\b".format(
+        "jpe?g|png|webp|gif|bmp|tiff?|pdf|mp3|ogg|vorbis|flac|wave?"
+    )
+)
+_FORMATS = {"jpg": "jpeg", "tif": "tiff", "vorbis": "ogg", "wave": "wav"}
+
+
+def _format(words: str) -> str | None:
+    """The format after "to" or "as", else the last that is named."""
+    found = list(_FORMAT.finditer(words))
+    named = [one["after"] for one in found if one["after"]] or [one["alone"] for one in found]
+    return _FORMATS.get(named[-1], named[-1]) if named else None
+
+
 _UNWANTED = re.compile(
     r"(?:,|\bbut)\s*(?:with\s+)?(?:no|without)\s+((?:[a-z'-]+\s+){0,2}?[a-z'-]+)(?=\s+(?:on|in)\s+(?:it|the\b.*)|\s*(?:$|[.,;!]|and\b))"
 )
@@ -145,6 +160,7 @@ READINGS: Mapping[str, Reading] = {
     "speed": _speed,
     "voice": _voice,
     "negative_prompt": _unwanted,
+    "format": _format,
     "width": _size(1, "wide"),
     "height": _size(2, "(?:high|tall)"),
 }

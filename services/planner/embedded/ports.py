@@ -14,7 +14,7 @@ from services.planner.embedded.media import Media
 from services.planner.embedded.prompts import from_map, inserted, motion, plain
 from services.planner.embedded.remarks import two_needed
 from services.planner.embedded.steps import Step
-from services.planner.embedded.streams import Flow, Stream, Wanting
+from services.planner.embedded.streams import Flow, Missing, Stream, Wanting
 from services.planner.embedded.texts import Texts
 from services.planner.plan import Single, Text
 from services.planner.task_spec import Catalogue, Modality, Port, Spec
@@ -24,6 +24,7 @@ LITERAL = frozenset(("translation", "text-to-speech"))
 
 _REWRITING = "text2text-generation"
 _TALKING = "conversational"
+_CALCULATING = "calculation"
 _EDGES = " ,;:"
 _FEWEST_PROMPT_WORDS = 2
 _FEWEST_COMPARED = 2
@@ -85,6 +86,8 @@ class Ports:
 
     def _text(self, step: Step, port: Port) -> Stream:
         name = step.spec.name
+        if name == _CALCULATING:  # its parts belong together: "which is longer, and by how much?"
+            return _words(step.clause.words) if port.name == "question" else self._texts_if_any(step)
         if port.name == "question":
             return _words(*self._questions(step))
         if not port.required:
@@ -111,6 +114,13 @@ class Ports:
             stretch = slice(clause.start, clause.end)
             return motion(wording.text[stretch], wording.masked[stretch], self._lexicon)
         return arguments.instruction(self._narrowed(step))
+
+    def _texts_if_any(self, step: Step) -> Stream:
+        """All texts the step is about; an empty one if there are none, since its question may say everything."""
+        try:
+            return self._texts.find(step.clause, step.spec)
+        except Missing:
+            return _words("")
 
     def _described(self, step: Step) -> Stream:
         """What is to be made or written: as the clause says, or after something it points at."""

@@ -23,6 +23,9 @@ from services.planner.task_spec import Catalogue, Modality, Spec
 
 CONTROLLER = "embedded"
 
+SEVERAL = "several"
+"""Aspect of words that call for a task only where there are several files or texts."""
+
 _PDF = re.compile(r"\bpdfs?\b")
 _DONE_TO_RESULT = re.compile(
     r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
@@ -216,6 +219,8 @@ class _Planning:
         if not _SPEAKS.search(masked, start, end):
             return []
         found = self._lexicon.find(masked, start, end, at_hand)
+        if not self._several:
+            found = [match for match in found if match.aspect != SEVERAL]
         found += self._vocabulary.by_name(masked, start, end)
         for first, last in pieces(masked, start, end):
             found += self._vocabulary.by_words(masked, first, last)
@@ -225,6 +230,12 @@ class _Planning:
         """Its weight; a typo is weak evidence that loses to any word as it was written."""
         mended = any(match.start < end and start < match.end for start, end in self._wording.mended)
         return WEAK if mended else match.weight
+
+    @property
+    def _several(self) -> bool:
+        """Whether there are several files or texts, so that they can be compared or added up."""
+        contents = [payload for payload in self._wording.payloads if not payload.asks]
+        return sum(not one.age for one in self._resources) + len(contents) > 1
 
     def _specs(self, matches: Collection[Match]) -> Iterator[Spec]:
         for match in matches:

@@ -1,7 +1,7 @@
 """Which tasks a clause calls for."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from services.planner.embedded import arguments
@@ -34,6 +34,7 @@ _QUESTION = ("question",)
 
 _DOCUMENTS = "document-question-answering"
 _CONVERSING = ("conversational", "text-generation")
+_SPEAKING, _SOUND_FILES = "text-to-speech", "audio-conversion"
 _SUMMARIZING, _TRANSLATING = "summarization", "translation"
 _MEDIA = (Modality.TABLE, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
 _ADDRESSED = re.compile(r"\b(?:you|your|yourself)\b")
@@ -121,12 +122,18 @@ class Wants:
             wanted += [((name,), "") for kind, name in BRIDGES.items() if kind in kinds and name not in bridging]
         if len(wanted) > 1:
             wanted = [(names, aspect) for names, aspect in wanted if aspect != "also"]
+        if self._needs_speech({name for names, _ in wanted for name in names}):
+            wanted.insert(0, ((_SPEAKING,), ""))
         if labels and not any(aspect == "sentiment" for _, aspect in wanted):
             return self._with_labels(clause, wanted)
         asks = clause.asks or any(payload.asks for payload in clause.payloads)
         if (_QUESTION, "") in wanted or (not wanted and asks):
             return self._with_question(clause, wanted)
         return _with_translation(clause, wanted)
+
+    def _needs_speech(self, names: Collection[str]) -> bool:
+        """Whether a text is to become a file of sound, which takes a recording of it first."""
+        return _SOUND_FILES in names and _SPEAKING not in names and Modality.AUDIO not in self._weaver.media.kinds()
 
     def _speaks_of_result(self, clause: Clause, match: Match) -> bool:
         """Whether the words mean what an earlier clause gave, as "the detected objects" and "the sketch" do."""

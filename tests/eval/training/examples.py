@@ -13,6 +13,9 @@ from tests.eval.attached import request
 from tests.eval.lines import Answer, Line
 from tests.eval.tools import SENSES, catalogue, spelling
 
+TASKS_OF_RULES = frozenset(("text-statistics", "page-count", "calculation", "image-conversion", "audio-conversion"))
+"""Standard tasks that only rules of the embedded planner recognize: no labelled request has them."""
+
 
 @dataclass(frozen=True)
 class Example:
