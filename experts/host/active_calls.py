@@ -88,7 +88,7 @@ class CallItems(ActiveCall):
         return self.whole.cancelled
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Does nothing; see `count_ended`."""
+        """Does nothing; see `report`."""
 
     def add_usage(self, pool: str, seconds: float) -> None:
         """Adds computing time in a pool; items run on several threads at once."""
@@ -96,8 +96,11 @@ class CallItems(ActiveCall):
             super().add_usage(pool, seconds)
 
     def count_ended(self, count: int) -> None:
-        """Counts items that have ended, and reports that as the call's progress."""
+        """Counts items that have ended, for the next report."""
         self._ended += count
+
+    def report(self) -> None:
+        """Reports the share of items that have ended as the call's progress; not before the model is loaded."""
         self.whole.progress(self._ended / self._count, f"{self._ended} of {self._count} items")
 
 

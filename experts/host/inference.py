@@ -197,6 +197,7 @@ class Inference:
             FailedPrecondition: LOAD_FAILED.
         """
         async with model.use(call.whole) as loaded, asyncio.TaskGroup() as tasks:
+            call.report()
             alone = with_files or loaded.handler.concurrent
             size = 1 if alone else max(GROUP_ITEMS, int(loaded.batching.items))
             groups = [
@@ -222,6 +223,7 @@ class Inference:
         else:
             outcomes = await self._run_batched(model, loaded, items)
         call.count_ended(len(items))
+        call.report()
         return outcomes
 
     async def _run_directly(

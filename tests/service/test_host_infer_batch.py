@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from experts.host.active_calls import ActiveCall
 from experts.host.app import serve
 from experts.host.batch_composer import QueuedCall
 from experts.host.batcher import Batcher
@@ -324,6 +325,17 @@ async def test_progress_includes_the_load_of_the_model(start_host: Start, gate: 
         loading.set()
     assert messages[0] == "loading the model"
     assert texts(await call) == ["a"]
+
+
+async def test_invalid_items_are_reported_after_the_load(
+    start_host: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = []
+    monkeypatch.setattr(ActiveCall, "progress", lambda call, fraction, message="": messages.append(message))
+    gate.release.set()
+    host = await start_host(gate, preload=())
+    assert texts(await host.infer_batch("a", items=[UNKNOWN_PORT])) == ["a", "INVALID"]
+    assert messages == ["loading the model", "1 of 2 items", "2 of 2 items"]
 
 
 async def test_failed_load_fails_the_call(start_host: Start) -> None:

@@ -71,6 +71,8 @@ async def test_progress_of_a_call_with_items_is_their_share() -> None:
         assert call.latest_progress == ProgressUpdate()
         items.count_ended(1)
         items.count_ended(2)
+        assert call.latest_progress == ProgressUpdate()
+        items.report()
         assert call.latest_progress == ProgressUpdate(0.75, "3 of 4 items")
 
 
