@@ -16,6 +16,7 @@ ABILITIES = (
 _SYNONYMS = (
     (r"\S+\.(?:png|jpe?g|webp|gif|bmp|tiff?|heic|heif|avif|pdf)\b", " "),
     (r"(?<=\d),(?=\d{3}\b)", ""),
+    (r"\b(these|those|the|both|all|my|our)\s+(?:two|three|four|five)\b", r"\1"),
     (
         r"\bblack[ -](?:and|&)[ -]white\b|\bb\s?[&/]\s?w\b|\b(?:without|no|remove)\s+(?:the\s+|all\s+)?colou?rs?\b",
         "grey",

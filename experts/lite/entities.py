@@ -14,11 +14,13 @@ _MONTH = (
 )
 _WEEKDAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _DAY = r"\d{1,2}(?:st|nd|rd|th|\.)?"
+_HOUR = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _YEAR = r"(?:1[0-9]|20)\d\d"
 _NUMBER = r"\d+(?:[.,]\d+)*"
 _SCALE = r"(?:[^\S\n\t]?(?:thousand|million|billion|trillion|bn|[kKmM](?![\w])))?"
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]*\w"
 _NAME = rf"\b{_WORD}(?:[ ]+(?:(?:de|da|di|del|la|le|van|von|der|den|bin|al|y|[A-Z]\.)[ ]+){{0,3}}{_WORD}){{1,3}}"
+_PLAIN_NAME = rf"{_WORD}(?:[ ]+{_WORD}){{1,2}}"
 _TITLE = r"(?:Mrs?|Ms|Dr|Prof|Sir|Lady|Lord|President|Professor|Captain|Judge|Herr|Frau|Mme)"
 _CURRENCY = "USD|EUR|GBP|CHF|JPY|INR|CAD|AUD|CNY|SEK|NOK|DKK|PLN"
 _CURRENCY_WORDS = "dollars?|euros?|pounds?|francs?|yen|rupees?|cents?"
@@ -57,6 +59,7 @@ def _rule(kind: str, score: float, pattern: str, flags: int = 0) -> tuple[str, f
     return kind, score, re.compile(pattern, flags)
 
 
+_ANY = re.IGNORECASE
 _RULES = (
     # Of overlapping matches the first rule wins; the entity is the group "entity", or the whole match.
     _rule("EMAIL", 0.99, r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
@@ -72,6 +75,15 @@ _RULES = (
     _rule("PERCENT", 0.97, rf"\b{_NUMBER}\s?(?:%|per\s?cent\b|percent\b)"),
     _rule("TIME", 0.9, r"(?<![\d.,:])\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]\.m\.|[ap]m\b)"),
     _rule("TIME", 0.9, r"(?<![\d.,:])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"),
+    _rule(
+        "TIME",
+        0.9,
+        rf"\b(?:half\s+past|quarter\s+(?:past|to)|(?:five|ten|twenty)\s+past)\s+(?:{_HOUR}|\d{{1,2}})\b",
+        _ANY,
+    ),
+    _rule("TIME", 0.9, rf"\b(?:{_HOUR}|\d{{1,2}})\s+o['’]?clock\b", _ANY),
+    _rule("TIME", 0.85, r"\b\d{1,2}(?:[:.]\d\d)?\s+Uhr\b|\b\d{1,2}\s?h\s?[0-5]\d\b"),
+    _rule("TIME", 0.8, r"\b(?:noon|midday|midnight)\b", _ANY),
     _rule("PHONE", 0.9, r"(?<![\w+])\+\d{1,3}(?:[ ./-]?\(?\d{1,5}\)?){2,5}(?!\w)"),
     _rule("PHONE", 0.8, r"(?<![\w.,/-])(?<!\d )\(?0\d{1,5}\)?(?:[ ./-]\d{2,8}){1,4}(?![\w,/-])"),
     _rule("PHONE", 0.85, r"(?<![\w.,/-])\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}(?![\w,/-])"),
@@ -84,6 +96,8 @@ _RULES = (
     _rule("DATE", 0.7, rf"(?<![\w.,/-]){_YEAR}(?![\w,/-]|\.\d)"),
 )
 _FULL_NAME = re.compile(_NAME)
+_NAMES = re.compile(rf"\b(?:{_PLAIN_NAME},[ ]+)*{_PLAIN_NAME},?[ ]+and[ ]+{_PLAIN_NAME}")
+"""A list of full names: where one of them is known for a person's, all are."""
 _INITIALS = re.compile(rf"\b(?:[A-Z]\.[ ]?){{1,3}}{_WORD}")
 _SINGLE_WORD = re.compile(rf"\b{_WORD}")
 _ACRONYM = re.compile(r"(?<![\w-])[A-Z]{3,6}(?![\w-])")
@@ -150,6 +164,10 @@ def _candidates(text: str) -> Iterator[Entity]:
         _entity("PER", 0.75, match) for match in _FULL_NAME.finditer(text) if match[0].split()[0] in _GIVEN_NAMES
     )
     yield from (_entity("PER", 0.75, match) for match in _INITIALS.finditer(text))
+    for listed in _NAMES.finditer(text):
+        names = list(re.compile(_PLAIN_NAME).finditer(text, listed.start(), listed.end()))
+        if any(name[0].split()[0] in _GIVEN_NAMES for name in names):
+            yield from (_entity("PER", 0.7, name) for name in names)
     yield from (_entity("LOC", 0.9, match) for match in _PLACES.finditer(text))
     yield from (_entity("ORG", 0.5, match) for match in _ACRONYM.finditer(text) if match[0] not in _NOT_ORGANISATIONS)
     yield from (_entity("PER", 0.5, match) for match in _SINGLE_WORD.finditer(text) if match[0] in _GIVEN_NAMES)

@@ -18,6 +18,8 @@ _DAMPING = 0.85
 _ITERATIONS = 30
 _SUMMARY_SHARE = 0.25
 _DEFAULT_LENGTH_RANGE = (25, 150)
+_SHORT_SUMMARY = 45
+"""Words of a summary, if the text has twice as many: a quarter of a short text does not say what it is about."""
 _DUPLICATE_SIMILARITY = 0.6
 _LEAD_BONUS = 0.3
 _MIN_SENTENCE_WORDS = 8
@@ -67,9 +69,10 @@ def _select_prose(sentences: list[Sentence]) -> list[Sentence]:
 
 
 def _target_lengths(parameters: Parameters, length: int) -> tuple[int, int]:
-    """Returns the target length in words: as requested, or about a quarter of the text."""
+    """Returns the target length in words: as requested, or about a quarter of the text, half of a short one."""
     shortest = int(parameters.get("min_length", 0))
-    default = min(max(round(length * _SUMMARY_SHARE), _DEFAULT_LENGTH_RANGE[0]), _DEFAULT_LENGTH_RANGE[1])
+    least, most = _DEFAULT_LENGTH_RANGE
+    default = min(max(round(length * _SUMMARY_SHARE), min(_SHORT_SUMMARY, length // 2), least), most)
     longest = int(parameters.get("max_length", max(default, shortest)))
     return longest, min(shortest, longest)
 

@@ -38,6 +38,7 @@ MODEL = "lite/image-edits"
         ("Show me the edges in this picture", [("edges", {})]),
         ("invert the colours", [("invert", {})]),
         ("Make it sepia", [("sepia", {})]),
+        ("make these two black and white", [("grey", {})]),
         ("blur both pictures", [("blur", {"radius": 6})]),
         ("Sharpen each of these images", [("sharpen", {"amount": 1.5})]),
         ("make it 25% brighter", [("brightness", {"factor": 1.25})]),

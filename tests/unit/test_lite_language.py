@@ -133,6 +133,14 @@ def test_language_label_has_name_and_tag(text: str, label: str) -> None:
             [("ORG", "Acme Widgets Inc."), ("ORG", "University of Leipzig")],
         ),
         ("on 12 March 2024 at 3.30 p.m.", [("DATE", "12 March 2024"), ("TIME", "3.30 p.m.")]),
+        ("Doors open at nine o'clock", [("TIME", "nine o'clock")]),
+        ("half past ten, quarter to 5, noon", [("TIME", "half past ten"), ("TIME", "quarter to 5"), ("TIME", "noon")]),
+        ("um 14 Uhr und 9h30, from ten to five people", [("TIME", "14 Uhr"), ("TIME", "9h30")]),
+        (
+            "Present were Julia Brandt, Jorun Reed and Oxana Yilkov.",
+            [("PER", "Julia Brandt"), ("PER", "Jorun Reed"), ("PER", "Oxana Yilkov")],
+        ),
+        ("We met in Room 204.", []),
         (
             "2024-03-12, 11/04/2024 and May 3rd, 1999",
             [("DATE", d) for d in ("2024-03-12", "11/04/2024", "May 3rd, 1999")],
@@ -185,6 +193,17 @@ def test_summary_contains_sentences_of_the_text_in_order() -> None:
     assert 0 < len(found) < len(own) / 2
     assert found == [sentence for sentence in own if sentence in found]
     assert own[0] in found
+
+
+def test_summary_of_a_short_article_has_more_than_its_first_sentence() -> None:
+    text = (
+        "The old stone bridge was built in 1742 and carried the coach road for more than a century. "
+        "In March a flood damaged two arches of the bridge, and the council closed it to all traffic. "
+        "The repairs of the bridge will cost two million pounds and take more than fourteen months. "
+        "Until then drivers must use the motorway bridge, which is twelve kilometres away. "
+        "Shop owners fear that visitors will stay away from the old quarter of the town."
+    )
+    assert len(split_sentences(summarize(text))) == 2
 
 
 def test_summary_respects_min_and_max_length() -> None:
