@@ -10,7 +10,12 @@ from experts.host.handler import Loader
 from experts.llm import documents
 from experts.llm.model import LlmConnection, LlmModel, model_id
 from protos.hugginggpt.tasks import standard_tasks
-from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL, ModelCard
+from protos.hugginggpt.v1.model_pb2 import (
+    MODEL_LOCATION_EXTERNAL,
+    MODEL_LOCATION_INTERNAL,
+    MODEL_METHOD_LLM,
+    ModelCard,
+)
 from services.llm.settings import LlmSettings
 
 log = structlog.get_logger(__name__)
@@ -60,6 +65,7 @@ def _build_offer(task: str, connection: LlmConnection) -> Offer:
         task=task,
         description=f"{_DESCRIPTIONS.get(task, '')} {_DESCRIPTION.format(model=settings.model)}".strip(),
         location=MODEL_LOCATION_INTERNAL if settings.internal else MODEL_LOCATION_EXTERNAL,
+        method=MODEL_METHOD_LLM,
     )
     loader: Loader = lambda _id, _device: LlmModel(task, connection)  # noqa: E731  # one line
     (offer,) = build_offers([card], standard_tasks(), {task: loader})

@@ -167,12 +167,17 @@ def _with_llm_choice(selection: Selection, llm_choice: _LlmChoice) -> Selection:
 
 
 def contenders(selection: Selection) -> Sequence[SelectedModel]:
-    """Models that may be first, best ranked first: without failing ones, and in hybrid mode without external ones."""
+    """Models that may be first, best ranked first.
+
+    Without failing ones; in hybrid mode without external ones; and without the LLM of the deployment, which is first
+    only where nothing else is made for the task, and is then the only one.
+    """
     first = selection.chosen[0]
     return [
         chosen
         for chosen in selection.chosen
         if chosen.failing == first.failing
+        and chosen.offer.is_llm == first.offer.is_llm
         and (selection.mode is not Mode.HYBRID or chosen.offer.external == first.offer.external)
     ]
 

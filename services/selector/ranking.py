@@ -21,6 +21,10 @@ _SLOW = 0.2
 PROMPT_SECONDS = 0.05
 """Medians below this count as equal."""
 _EXTERNAL = -10.0
+_LLM = -2.0
+"""The LLM of the deployment: after models made for the task, unless its description fits much better."""
+_RULES_WITH_LLM = -8.0
+"""Rules, if the LLM may be used: after the LLM, whichever description fits."""
 _FAILING = -20.0
 
 WEIGHED_CHARACTERS = 2000
@@ -81,6 +85,10 @@ class ModelFeatures:
     likes: int = 0
     languages: frozenset[str] = frozenset()
     """Primary language tags; empty: any language."""
+    is_llm: bool = False
+    """Whether it is the LLM of the deployment, by prompt."""
+    is_rules: bool = False
+    """Whether it works by rules or statistics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ class Ranking:
     def best(
         self,
         query: RankingQuery,
-        admitted: Iterable[int],
+        admitted: Collection[int],
         limit: int,
         failing: Collection[int],
         bonuses: Mapping[int, Bonus] = MappingProxyType({}),
@@ -159,6 +167,9 @@ class Ranking:
         """
         terms = self._weighted_terms(query)
         scores = self._scores(query, terms, failing)
+        if any(position in admitted and position not in failing for position in self._llms):
+            for position in self._rules:
+                scores[position] += _RULES_WITH_LLM
         for position, bonus in bonuses.items():
             scores[position] += bonus.points
         return [
@@ -173,7 +184,10 @@ class Ranking:
     def _base_scores(self) -> list[float]:
         """Score of each model, independent of the query."""
         return [
-            _READINESS_SCORES[features.readiness] + _popularity(features) - _slowness(features)
+            _READINESS_SCORES[features.readiness]
+            + _popularity(features)
+            - _slowness(features)
+            + (_LLM if features.is_llm else 0.0)
             for features in self._features
         ]
 
@@ -188,7 +202,18 @@ class Ranking:
 
     @cached_property
     def _external(self) -> list[int]:
-        return [position for position, features in enumerate(self._features) if features.external]
+        """Indices of the external models but the deployment's LLM, which the operator configured for such tasks."""
+        return [
+            position for position, features in enumerate(self._features) if features.external and not features.is_llm
+        ]
+
+    @cached_property
+    def _llms(self) -> list[int]:
+        return [position for position, features in enumerate(self._features) if features.is_llm]
+
+    @cached_property
+    def _rules(self) -> list[int]:
+        return [position for position, features in enumerate(self._features) if features.is_rules]
 
     @cached_property
     def _with_languages(self) -> list[int]:
@@ -237,6 +262,8 @@ class Ranking:
         if query.languages:
             tags = ", ".join(sorted(query.languages))
             parts.append(f"{'supports' if _language_score(features, query) >= 0 else 'does not name'} {tags}")
+        if features.is_llm:
+            parts.append("the configured LLM")
         parts.append(features.readiness.value)
         if features.median is not None:
             parts.append(f"median {_duration(features.median)}")

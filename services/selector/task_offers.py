@@ -10,6 +10,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from protos.hugginggpt.v1.model_pb2 import (
     MODEL_LOCATION_INTERNAL,
+    MODEL_METHOD_LLM,
+    MODEL_METHOD_RULES,
     MODEL_STATE_DORMANT,
     MODEL_STATE_FAILED,
     MODEL_STATE_LOADABLE,
@@ -55,6 +57,11 @@ class Offer:
         """Whether it is not stated to be internal."""
         return self.card.location != MODEL_LOCATION_INTERNAL
 
+    @property
+    def is_llm(self) -> bool:
+        """Whether it is the configured LLM, by prompt."""
+        return self.card.method == MODEL_METHOD_LLM
+
     @cached_property
     def languages(self) -> frozenset[str]:
         return frozenset(primary(tag) for tag in self.card.languages)
@@ -80,6 +87,8 @@ class Offer:
             downloads=card.downloads,
             likes=card.likes,
             languages=self.languages,
+            is_llm=self.is_llm,
+            is_rules=card.method == MODEL_METHOD_RULES,
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protos.hugginggpt.v1.expert_pb2 import InferRequest
-from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL
+from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL, MODEL_METHOD_LLM
 from tests.fakes.llm import ErrorReply, ScriptedLLM, TextReply
 from tests.support.samples import sample
 from tests.support.served_expert import ServedExpert, serve_expert
@@ -78,6 +78,13 @@ async def test_location_is_that_of_the_endpoint(
         configure(llm, LLM_INTERNAL=internal)
         async with serve_expert("experts.llm", tmp_path) as expert:
             assert (await expert.card("summarization")).location == location
+
+
+async def test_cards_rank_as_those_of_the_llm(tmp_path: Path, configure: Configure) -> None:
+    async with ScriptedLLM.serving([]) as llm:
+        configure(llm)
+        async with serve_expert("experts.llm", tmp_path) as expert:
+            assert {card.method for card in (await expert.describe()).models} == {MODEL_METHOD_LLM}
 
 
 async def test_internal_endpoint_gets_requests_of_the_policy_local(tmp_path: Path, configure: Configure) -> None:

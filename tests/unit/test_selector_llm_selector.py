@@ -7,7 +7,13 @@ import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
-from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_STATE_LOADABLE, ModelCard
+from protos.hugginggpt.v1.model_pb2 import (
+    MODEL_LOCATION_EXTERNAL,
+    MODEL_METHOD_LLM,
+    MODEL_METHOD_RULES,
+    MODEL_STATE_LOADABLE,
+    ModelCard,
+)
 from services.selector.catalog import ExpertCatalog
 from services.selector.llm_selector import contenders, is_decisive
 from services.selector.selection import Avoid, Mode, Selection, SelectionQuery
@@ -74,6 +80,18 @@ CASES: dict[str, tuple[bool, tuple[ModelCard, ...]]] = {
 @pytest.mark.parametrize(("expected", "cards"), CASES.values(), ids=CASES)
 def test_first_candidate_is_decisive(expected: bool, cards: tuple[ModelCard, ...]) -> None:
     assert CatalogUnderTest(*cards).is_decided() is expected
+
+
+def test_llm_of_the_deployment_is_no_contender_of_models_made_for_the_task() -> None:
+    offers = CatalogUnderTest(voice("a"), voice("b"), voice("llm", OTHER, method=MODEL_METHOD_LLM))
+    choice = offers.choose(SelectionQuery(TASK, REQUEST))
+    assert [chosen.offer.card.id for chosen in contenders(choice)] == ["a", "b"]
+
+
+def test_llm_of_the_deployment_has_no_contender_among_rules() -> None:
+    offers = CatalogUnderTest(voice("rules", method=MODEL_METHOD_RULES), voice("llm", OTHER, method=MODEL_METHOD_LLM))
+    choice = offers.choose(SelectionQuery(TASK, REQUEST))
+    assert [chosen.offer.card.id for chosen in contenders(choice)] == ["llm"]
 
 
 def test_ranking_is_not_decisive_if_no_term_distinguishes_the_models() -> None:

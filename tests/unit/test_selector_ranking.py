@@ -150,3 +150,41 @@ def test_negated_clauses_are_ignored(description: str, expected: set[str]) -> No
 def test_stems_come_from_name_and_start_of_description() -> None:
     assert stems("acme/yunet", "Finds faces, not topics.") == stemmed("acme yunet finds faces")
     assert "late" not in stems("m", "word " * 400 + "late")
+
+
+LLM = features("Knows many languages", is_llm=True)
+RULES = features("Finds the answer to a simple question", is_rules=True)
+MADE_FOR_IT = features("Finds spans")
+
+
+def test_llm_ranks_below_models_made_for_the_task_and_above_rules() -> None:
+    assert ranked(terms(), RULES, LLM, MADE_FOR_IT) == [2, 1, 0]
+
+
+def test_rules_rank_below_the_llm_even_if_their_description_fits() -> None:
+    assert ranked(terms("answer a simple question"), RULES, LLM) == [1, 0]
+
+
+def test_rules_rank_as_other_models_without_an_llm() -> None:
+    assert ranked(terms("answer a simple question"), MADE_FOR_IT, RULES) == [1, 0]
+
+
+def test_rules_rank_first_while_the_llm_fails() -> None:
+    assert ranked(terms(), LLM, RULES, failing=frozenset({0})) == [1, 0]
+
+
+def test_rules_rank_as_other_models_if_the_llm_is_not_admitted() -> None:
+    models = (MADE_FOR_IT, RULES, LLM)
+    best = Ranking(models).best(terms("answer a simple question"), [0, 1], 5, frozenset())
+    assert [entry.position for entry in best] == [1, 0]
+
+
+def test_external_llm_of_the_deployment_ranks_above_its_rules() -> None:
+    external = features("Knows many languages", is_llm=True, external=True)
+    provider = features("Runs elsewhere", external=True)
+    assert ranked(terms(), provider, RULES, external) == [2, 1, 0]
+
+
+def test_reason_names_the_llm() -> None:
+    (entry,) = Ranking([LLM]).best(terms(), [0], 5, frozenset())
+    assert "the configured LLM" in entry.reason

@@ -42,6 +42,34 @@ MODEL_LOCATION_EXTERNAL: ModelLocation.ValueType  # 2
 """Outside the deployment. Never receives data under DATA_POLICY_LOCAL."""
 Global___ModelLocation: _TypeAlias = ModelLocation  # noqa: Y015
 
+class _ModelMethod:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ModelMethodEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ModelMethod.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MODEL_METHOD_UNSPECIFIED: _ModelMethod.ValueType  # 0
+    """A model made for the task."""
+    MODEL_METHOD_LLM: _ModelMethod.ValueType  # 1
+    """The LLM that the operator configured for the deployment, by prompt. Ranked below models made for the task, wherever
+    it runs.
+    """
+    MODEL_METHOD_RULES: _ModelMethod.ValueType  # 2
+    """Rules or statistics. Ranked below the LLM where that may be used."""
+
+class ModelMethod(_ModelMethod, metaclass=_ModelMethodEnumTypeWrapper):
+    """How a model does its task."""
+
+MODEL_METHOD_UNSPECIFIED: ModelMethod.ValueType  # 0
+"""A model made for the task."""
+MODEL_METHOD_LLM: ModelMethod.ValueType  # 1
+"""The LLM that the operator configured for the deployment, by prompt. Ranked below models made for the task, wherever
+it runs.
+"""
+MODEL_METHOD_RULES: ModelMethod.ValueType  # 2
+"""Rules or statistics. Ranked below the LLM where that may be used."""
+Global___ModelMethod: _TypeAlias = ModelMethod  # noqa: Y015
+
 class _ModelState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -109,7 +137,7 @@ class _InferenceModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Inferen
     INFERENCE_MODE_LOCAL: _InferenceMode.ValueType  # 1
     """Only models inside the deployment."""
     INFERENCE_MODE_HYBRID: _InferenceMode.ValueType  # 2
-    """Models inside the deployment first; external ones for tasks that these cannot do, or fail at."""
+    """Models inside the deployment and its configured LLM first; external ones for tasks that these cannot do, or fail at."""
     INFERENCE_MODE_REMOTE: _InferenceMode.ValueType  # 3
     """Only external models."""
 
@@ -121,7 +149,7 @@ INFERENCE_MODE_UNSPECIFIED: InferenceMode.ValueType  # 0
 INFERENCE_MODE_LOCAL: InferenceMode.ValueType  # 1
 """Only models inside the deployment."""
 INFERENCE_MODE_HYBRID: InferenceMode.ValueType  # 2
-"""Models inside the deployment first; external ones for tasks that these cannot do, or fail at."""
+"""Models inside the deployment and its configured LLM first; external ones for tasks that these cannot do, or fail at."""
 INFERENCE_MODE_REMOTE: InferenceMode.ValueType  # 3
 """Only external models."""
 Global___InferenceMode: _TypeAlias = InferenceMode  # noqa: Y015
@@ -174,6 +202,7 @@ class ModelCard(_message.Message):
     P95_FIELD_NUMBER: _builtins.int
     LOADED_BYTES_FIELD_NUMBER: _builtins.int
     REGION_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Repository on the Hugging Face Hub, or a name given by the expert."""
     revision: _builtins.str
@@ -202,6 +231,7 @@ class ModelCard(_message.Message):
     """Region of the machines that run the model, as the operator names it, such as "eu", "eu-central-1" or "ch". Empty:
     not given.
     """
+    method: Global___ModelMethod.ValueType
     @_builtins.property
     def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP 47 tags. Empty: any language."""
@@ -239,10 +269,11 @@ class ModelCard(_message.Message):
         p95: _duration_pb2.Duration | None = ...,
         loaded_bytes: _builtins.int = ...,
         region: _builtins.str = ...,
+        method: Global___ModelMethod.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["p50", b"p50", "p95", b"p95"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "downloads", b"downloads", "expert", b"expert", "failure", b"failure", "id", b"id", "languages", b"languages", "license", b"license", "likes", b"likes", "loaded_bytes", b"loaded_bytes", "location", b"location", "outputs", b"outputs", "p50", b"p50", "p95", b"p95", "parameter_count", b"parameter_count", "region", b"region", "revision", b"revision", "state", b"state", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "downloads", b"downloads", "expert", b"expert", "failure", b"failure", "id", b"id", "languages", b"languages", "license", b"license", "likes", b"likes", "loaded_bytes", b"loaded_bytes", "location", b"location", "method", b"method", "outputs", b"outputs", "p50", b"p50", "p95", b"p95", "parameter_count", b"parameter_count", "region", b"region", "revision", b"revision", "state", b"state", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
