@@ -32,6 +32,7 @@ COPY services/llm services/llm
 COPY experts/__init__.py experts/
 COPY experts/endpoints experts/endpoints
 COPY experts/host experts/host
+COPY experts/llm experts/llm
 COPY experts/torch_host experts/torch_host
 ARG EXPERT
 COPY experts/${EXPERT} experts/${EXPERT}

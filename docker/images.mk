@@ -51,7 +51,7 @@ sbom: ## Write the CycloneDX SBOM of each image to out/sbom
 # Existing locks keep their versions; delete them to upgrade. torch has its own locks: its CPU and CUDA builds differ.
 resolve = $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 CPU_WHEELS := $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu)
-lock-lite: EXTRAS := --extra speech
+lock-lite: EXTRAS := --extra speech --extra llm # the image also runs the expert llm
 
 lock: $(VENV)/.dev ## Write docker/*.lock, the pinned packages of images; run after changing pyproject.toml
 	printf 'setuptools>=80\ncyclonedx-bom>=7,<8\n' | $(resolve) --output-file docker/tools.lock -

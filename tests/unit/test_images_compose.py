@@ -27,7 +27,8 @@ STORES = {"postgres", "s3"}
 OBSERVABILITY = {"prometheus", "jaeger", "grafana"}
 COLLECTOR = {"otel-collector"}
 THIRD_PARTY = STORES | OBSERVABILITY | COLLECTOR
-EGRESS = {"gateway", "planner", "selector", "responder"} | GPU
+LLM = {"expert-llm"}
+EGRESS = {"gateway", "planner", "selector", "responder"} | LLM | GPU
 """Services that call external addresses: URLs, LLMs, the Hub."""
 PUBLISHED = {"gateway", "grafana"}
 """Services with a port on this machine; Compose publishes none of the network `inside`."""
@@ -193,7 +194,7 @@ def test_profiles_add_services_to_the_default(compose: Compose) -> None:
             by_profile.setdefault(profile, set()).add(name)
     single = {name.removeprefix("expert-"): {name} for name in GPU}
     observe = OBSERVABILITY | COLLECTOR
-    assert by_profile == {"": DEFAULT, "gpu": GPU, "full": STORES | COLLECTOR, "observe": observe} | single
+    assert by_profile == {"": DEFAULT, "llm": LLM, "gpu": GPU, "full": STORES | COLLECTOR, "observe": observe} | single
 
 
 @pytest.mark.parametrize("file", [FULL, OBSERVE], ids=lambda file: file.stem)
@@ -217,6 +218,7 @@ def resolve(*options: str) -> Compose:
     ("options", "added"),
     [
         ((), set()),
+        (("--profile", "llm"), LLM),
         (("--profile", "gpu"), GPU),
         (("--env-file", str(FULL)), STORES | COLLECTOR),
         (("--env-file", str(OBSERVE)), OBSERVABILITY | COLLECTOR),

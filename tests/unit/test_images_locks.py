@@ -63,7 +63,7 @@ def test_core_lock_satisfies_its_extras_without_torch() -> None:
 def test_expert_lock_satisfies_its_extras(expert: str) -> None:
     found = pins(f"expert-{expert}")
     assert "torch" not in found, "torch has a layer of its own"
-    extras = (expert, "telemetry", "speech") if expert == "lite" else (expert, "telemetry")
+    extras = (expert, "telemetry", "speech", "llm") if expert == "lite" else (expert, "telemetry")
     assert [each for each in missing(found, *extras) if not each.startswith("torch<")] == []
 
 

@@ -18,7 +18,18 @@ EXPERTS = ("text", "vision", "audio", "video", "diffusion")
 STORES = ("postgres", "s3")
 
 COMBINATIONS = {
-    "without-gpus": (*EXPERTS, "model-init", "remote", "served", *STORES, "otel", "prometheus", "hpa", "ingress"),
+    "without-gpus": (
+        *EXPERTS,
+        "model-init",
+        "llm",
+        "remote",
+        "served",
+        *STORES,
+        "otel",
+        "prometheus",
+        "hpa",
+        "ingress",
+    ),
     "with-observability": ("text", "model-init", "text/keda", "keda", *STORES, "otel", "observability", "prometheus"),
     "gpus-and-cpus": (
         *EXPERTS,

@@ -33,6 +33,10 @@ def _is_current_version(image: str) -> bool:
     return tag in (version(), f"{version()}-cuda") or "@sha256:" in image
 
 
+_FURTHER_MODULES = {"experts.lite": ("experts.llm",)}
+"""Experts that run in the image of another."""
+
+
 def images_contain_the_module(manifests: Manifests) -> Iterator[str]:
     for container in manifests.containers:
         if container.is_ours and (wrong := _missing_module(container)):
@@ -45,7 +49,8 @@ def _missing_module(container: Container) -> str:
     if module == "services.common.probe":
         return ""
     core = module.startswith(("services.", "gateway"))
-    matches = core if name == "core" else module == name.replace("expert-", "experts.")
+    name = name.replace("expert-", "experts.")
+    matches = core if name == "core" else module in {name, *_FURTHER_MODULES.get(name, ())}
     return "" if matches else module or "module to run"
 
 

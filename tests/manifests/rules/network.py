@@ -38,7 +38,7 @@ PORTS_BY_CALLER = {(COLLECTOR, "jaeger"): 4317}
 METRICS_PORTS = {COLLECTOR: 8888}
 """Metrics ports that differ from METRICS."""
 
-EXTERNAL_CALLERS = {"gateway", "planner", "selector", "responder", "expert-remote", "expert-served"}
+EXTERNAL_CALLERS = {"gateway", "planner", "selector", "responder", "expert-llm", "expert-remote", "expert-served"}
 """Workloads that may call any external address: files and webhooks, an LLM, the Hub. So may prefetch Jobs."""
 
 METADATA = ("169.254.0.0/16", "168.63.129.16/32", "fe80::/10")
