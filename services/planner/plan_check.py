@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 
@@ -118,7 +119,7 @@ def unavailable_task(name: str, catalogue: Catalogue) -> tuple[str, str]:
     """Returns why a task is not available, and the remedy."""
     if experts := failing_experts(catalogue, name):
         return f"the task {name} is offered by {', '.join(experts)}, but is failing at the moment", "try again soon"
-    remedy = f"use one that is: {list_names(catalogue)}" if catalogue else "add an expert that offers it"
+    remedy = f"use one that is: {list_names(catalogue, like=name)}" if catalogue else "add an expert that offers it"
     return f"no expert offers the task {name or '(unnamed)'}", remedy
 
 
@@ -252,8 +253,9 @@ def _validator(json_schema: str) -> Draft202012Validator | None:
     return Draft202012Validator(schema, registry=Registry())
 
 
-def list_names(names: Collection[str]) -> str:
-    """Lists names for a remedy, up to MAX_LISTED_NAMES."""
-    shown = sorted(names)
+def list_names(names: Collection[str], *, like: str = "") -> str:
+    """Lists names for a remedy, up to MAX_LISTED_NAMES; first those similar to `like`, then alphabetically."""
+    similar = get_close_matches(like, names, n=MAX_LISTED_NAMES)
+    shown = [*similar, *sorted(set(names) - set(similar))]
     more = f" and {len(shown) - MAX_LISTED_NAMES} more" if len(shown) > MAX_LISTED_NAMES else ""
     return ", ".join(shown[:MAX_LISTED_NAMES]) + more

@@ -48,7 +48,7 @@ def test_unavailable_model_error_names_alternatives(local_stack: LocalStack, tmp
             {"task": "video-to-text", "args": {"video": {"input": "film"}}},
             ("no expert offers the task video-to-text", "image-to-text"),
         ),
-        ({"task": "dancing"}, ("no expert offers the task dancing", "image-to-text")),
+        ({"task": "dancing"}, ("no expert offers the task dancing", "automatic-speech-recognition")),
     ):
         file = tmp_path / "plan.json"
         file.write_text(json.dumps([plan | missing]))

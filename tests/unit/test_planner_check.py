@@ -96,6 +96,11 @@ def test_all_faults_are_reported_each_with_a_remedy() -> None:
     assert all(fault.remedy for fault in faults)
 
 
+def test_remedy_for_an_unknown_task_lists_similar_names_first() -> None:
+    (fault,) = find_faults((Task(1, "image-to-txt", {}),), STANDARD, INPUTS)
+    assert fault.remedy.startswith("use one that is: image-to-text, ")
+
+
 def test_every_cycle_is_found() -> None:
     pairs = [(1, 2), (2, 1), (3, 4), (4, 3), (5, 1)]
     tasks = [Task(task_id, "summarization", {"text": Reference(referenced, "text")}) for task_id, referenced in pairs]
