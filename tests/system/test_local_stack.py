@@ -157,7 +157,7 @@ def test_unknown_expert_is_reported(tmp_path: Path, name: str) -> None:
     command = run_cli(tmp_path, "up", *ANY_PORTS, "--experts", f"lite,{name}")
     assert command.status == 1
     assert f"there is no expert {name}" in command.err
-    assert "audio, diffusion, lite, remote, served, text, video, vision" in command.err
+    assert "audio, diffusion, lite, llm, remote, served, text, video, vision" in command.err
 
 
 def test_up_prints_its_address_and_stops_on_ctrl_c(tmp_path: Path) -> None:

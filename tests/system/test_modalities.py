@@ -34,6 +34,7 @@ BUILT: dict[str, Callable[[Path], None]] = {
 }
 MAPS = ("canny", "depth", "hed", "mlsd", "normal", "openpose", "scribble", "seg")
 TASKS = {
+    "lite": "text-statistics page-count calculation image-conversion audio-conversion",
     "text": """text-classification zero-shot-classification token-classification question-answering
         table-question-answering summarization translation text2text-generation text-generation conversational
         fill-mask feature-extraction sentence-similarity""",
@@ -46,7 +47,7 @@ TASKS = {
     "diffusion": "text-to-image image-to-image inpainting image-super-resolution "
     + " ".join(f"{name}-control {name}-text-to-image" for name in MAPS),
 }
-"""All tasks by expert, as configured."""
+"""All tasks by expert, as configured; of lite those that no other expert offers."""
 
 
 @pytest.fixture(scope="module")
