@@ -105,7 +105,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             batches = BatchService(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files = FileService(database, runs, access.audit)
-            artifact_routes = ArtifactRoutes(store, presign=settings.presign)
+            artifact_routes = ArtifactRoutes(store, settings.upload_bytes, presign=settings.presign)
             file_resolver = FileResolver(store, files, url_fetcher, settings.files_bytes)
             items = ItemPreparer(validator, file_resolver)
             openai = RunAdapter(runs, validator, MessageParts(store, file_resolver))

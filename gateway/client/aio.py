@@ -13,7 +13,7 @@ import httpx
 from gateway.client import calls
 from gateway.client.attachments import Attachment, FileId, Part, Source, attachments_in_form, parts
 from gateway.client.batch_items import Item, ItemWriter, JsonLinesBody
-from gateway.client.calls import UPLOAD_RETENTION_SECONDS, Call, upload
+from gateway.client.calls import Call, upload_many
 from gateway.client.connection import RetryPolicy
 from gateway.client.downloads import Download, find_target
 from gateway.client.errors import InvalidRequest, Refused
@@ -95,7 +95,7 @@ class AsyncPipelineMethods(AsyncTransport):
         """
         loop = asyncio.get_running_loop()
         writer = ItemWriter(
-            lambda file: asyncio.run_coroutine_threadsafe(self._uploaded(file), loop).result(), on_ready
+            lambda files: asyncio.run_coroutine_threadsafe(self._do(upload_many(files, None)), loop).result(), on_ready
         )
         try:
             body = await asyncio.to_thread(JsonLinesBody, writer.lines(batch_spec(options), items))
@@ -160,9 +160,6 @@ class AsyncPipelineMethods(AsyncTransport):
     async def delete_batch(self, batch_id: str) -> None:
         """Deletes an ended batch with its items and their runs."""
         await self._do(calls.delete_batch(batch_id))
-
-    async def _uploaded(self, file: Attachment) -> Artifact:
-        return (await self._do(upload(file, "user_data", UPLOAD_RETENTION_SECONDS, None))).artifact
 
 
 class AsyncHuggingGPT(AsyncPipelineMethods):

@@ -12,7 +12,7 @@ import httpx
 from gateway.client.attachments import Attachment, Url
 from gateway.client.connection import GREETING_SECONDS
 from gateway.client.downloads import name_from_disposition
-from gateway.client.errors import NoGateway, refusal, unreachable
+from gateway.client.errors import NoGateway, Refused, refusal, unreachable
 from gateway.client.models import (
     Artifact,
     Batch,
@@ -187,6 +187,18 @@ def upload(file: Attachment, purpose: str, expires_after: int | None, on_sent: O
     if expires_after is not None:
         fields |= {"expires_after[anchor]": "created_at", "expires_after[seconds]": str(expires_after)}
     return Call("POST", "/v1/files", _file, form=Form(fields, [file], on_sent), repeatable=False)
+
+
+def upload_many(files: Sequence[Attachment], on_sent: OnSent | None) -> Call[list[Artifact | Refused]]:
+    """Uploads files in one request; each becomes an artifact or, alone, an error."""
+
+    def read(reply: httpx.Response) -> list[Artifact | Refused]:
+        return [
+            refusal(reply, each["error"]) if "error" in each else Artifact.model_validate(each["artifact"])
+            for each in reply.json()["data"]
+        ]
+
+    return Call("POST", "/v1/artifacts", read, form=Form({}, files, on_sent))
 
 
 def file(file_id: str) -> Call[KeptFile]:

@@ -13,7 +13,7 @@ import httpx
 from gateway.client import calls
 from gateway.client.attachments import Attachment, FileId, Part, Source, attachments_in_form, parts
 from gateway.client.batch_items import Item, ItemWriter, JsonLinesBody
-from gateway.client.calls import UPLOAD_RETENTION_SECONDS, Call, upload
+from gateway.client.calls import Call, upload_many
 from gateway.client.connection import RetryPolicy
 from gateway.client.downloads import Download, find_target
 from gateway.client.errors import InvalidRequest, Refused
@@ -93,7 +93,7 @@ class PipelineMethods(Transport):
             on_ready: called with the number of items whose files are uploaded.
             options: the plan and further options.
         """
-        writer = ItemWriter(self._uploaded, on_ready)
+        writer = ItemWriter(lambda files: self._do(upload_many(files, None)), on_ready)
         with closing(JsonLinesBody(writer.lines(batch_spec(options), items))) as body:
             return self._do(calls.start_batch(body, options.get("idempotency_key", "")))
 
@@ -146,9 +146,6 @@ class PipelineMethods(Transport):
     def delete_batch(self, batch_id: str) -> None:
         """Deletes an ended batch with its items and their runs."""
         self._do(calls.delete_batch(batch_id))
-
-    def _uploaded(self, file: Attachment) -> Artifact:
-        return self._do(upload(file, "user_data", UPLOAD_RETENTION_SECONDS, None)).artifact
 
 
 class HuggingGPT(PipelineMethods):

@@ -1,10 +1,10 @@
-"""Artifact download over HTTP: whole files, byte ranges and conditional requests, never executable in a browser."""
+"""Artifacts over HTTP: upload of many files, download of whole files and byte ranges, never executable in a browser."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
@@ -12,14 +12,17 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.auth import identity
 from gateway.auth.signed_links import LINK_KEY_ID
-from gateway.http.problem import RangeNotSatisfiable
+from gateway.core.uploads import Allowance, store_file
+from gateway.http.multipart import Part, parts, require_form
+from gateway.http.problem import RangeNotSatisfiable, problem
+from gateway.json_encoder import dumps, encode
 from gateway.openapi import examples, operations
 from gateway.openapi.schemas import DIGEST_PATTERN
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.artifacts.downloads import download_headers
-from services.common.errors import NotFound
+from services.common.errors import InvalidRequest, NotFound
 
 PRESIGNED_URL_LIFETIME = timedelta(minutes=2)
 """Lifetime of a presigned object store URL."""
@@ -47,22 +50,52 @@ def request_site(request: Request) -> str:
 
 
 class ArtifactRoutes:
-    """GET and HEAD /v1/artifacts/{sha256}.
+    """Uploads artifacts, and serves them by their digest.
 
     Args:
         store: artifact store.
+        upload_bytes: maximum total size of the files of one upload.
         presign: redirect clients to the object store; requires that they can reach it.
     """
 
-    def __init__(self, store: ArtifactStore, *, presign: bool = True) -> None:
+    def __init__(self, store: ArtifactStore, upload_bytes: int, *, presign: bool = True) -> None:
         self._store = store
+        self._upload_bytes = upload_bytes
         self._presign = presign
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/v1/artifacts", tags=["artifacts"], default_response_class=Response)
+        router.add_api_route("", self.upload_artifacts, methods=["POST"], **operations.UPLOAD_ARTIFACTS)
         router.add_api_route("/{sha256}", self.download_artifact, methods=["GET"], **operations.DOWNLOAD)
         router.add_api_route("/{sha256}", self.download_artifact, methods=["HEAD"], include_in_schema=False)
         return router
+
+    async def upload_artifacts(self, request: Request) -> Response:
+        """Stores up to 256 files of one request; each becomes an artifact or, alone, an error.
+
+        Meant for the inputs of a batch. Unlike `POST /v1/files` it creates no file: an artifact that no run, batch or
+        file refers to is deleted after a day.
+        """
+        content_type = require_form(request.headers.get("content-type", ""))
+        allowance = Allowance(self._upload_bytes)
+        uploads = [await self._upload(part, allowance) async for part in parts(content_type, request.stream())]
+        return Response(dumps({"object": "list", "data": uploads}), media_type="application/json")
+
+    async def _upload(self, part: Part, allowance: Allowance) -> dict[str, Any]:
+        if part.name != "file" or not part.filename:
+            raise InvalidRequest(
+                f"the form has an unknown field {part.name[:100]!r}",
+                reason="UNKNOWN_FIELD",
+                remedy="send each file in a field file, with its file name",
+            )
+        tenant = call_context.current().tenant
+        try:
+            artifact = await store_file(
+                self._store, tenant, part.filename, part.content, allowance, stated_type=part.media_type
+            )
+        except InvalidRequest as error:
+            return {"error": problem(error)}
+        return {"artifact": encode(artifact)}
 
     async def download_artifact(
         self,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from gateway.core.files import FileQuery, FileService, StoredFile
 from gateway.core.uploads import Allowance, store_file
 from gateway.http.artifacts import ArtifactRoutes
-from gateway.http.multipart import is_form, parts
+from gateway.http.multipart import parts, require_form
 from gateway.http.run_request import read_limited
 from gateway.json_encoder import dumps, encode
 from gateway.openapi import examples, operations
@@ -99,10 +99,7 @@ class FileRoutes:
         return await self._artifact_routes.response((await self._files.get(file_id)).artifact.sha256, request)
 
     async def _form(self, request: Request) -> tuple[Artifact, dict[str, str]]:
-        kind = request.headers.get("content-type", "")
-        if not is_form(kind):
-            remedy = "send multipart/form-data, as curl does with -F file=@picture.png"
-            raise InvalidRequest("the body is not multipart/form-data", reason="CONTENT_TYPE", remedy=remedy)
+        kind = require_form(request.headers.get("content-type", ""))
         artifact, fields = None, dict[str, str]()
         async for part in parts(kind, request.stream()):
             if part.name == "file" and part.filename and artifact is None:

@@ -30,6 +30,18 @@ def is_form(content_type: str) -> bool:
     return parse_options_header(content_type)[0] == _MEDIA_TYPE
 
 
+def require_form(content_type: str) -> str:
+    """Returns the content type of a form.
+
+    Raises:
+        InvalidRequest: CONTENT_TYPE, the body is not multipart/form-data.
+    """
+    if not is_form(content_type):
+        remedy = "send multipart/form-data, as curl does with -F file=@picture.png"
+        raise InvalidRequest("the body is not multipart/form-data", reason="CONTENT_TYPE", remedy=remedy)
+    return content_type
+
+
 async def parts(content_type: str, body: AsyncIterator[bytes]) -> AsyncIterator[Part]:
     """Iterates over the parts of a body in order.
 

@@ -114,6 +114,13 @@ _OWN_SCHEMAS = {
             "artifact": reference("Artifact"),
         },
     },
+    "UploadList": list_schema(
+        {
+            "type": "object",
+            "description": "An uploaded file: one of both properties.",
+            "properties": {"artifact": reference("Artifact"), "error": reference("Problem")},
+        }
+    ),
     "FileList": list_schema(
         reference("File"),
         has_more={"type": "boolean"},
@@ -186,6 +193,7 @@ _SUMMARIES = {
     "put_mcp_upload": "Upload a file for an MCP tool",
     "stream_pipeline_batch_events": "Stream the states of a pipeline batch",
     "stream_run_events": "Stream the events of a run",
+    "upload_artifacts": "Upload many files as artifacts",
 }
 """Summaries that do not follow from the operation id as "Create a run" follows from create_run."""
 

@@ -194,6 +194,28 @@ BATCH_SPEC = {"pipeline": {"name": PIPELINE_NAME}}
 BATCH_LINES = "".join(f"{line}\n" for line in map(json.dumps, (BATCH_SPEC, *NEW_ITEMS)))
 BATCH_EVENT = f'event: batch\ndata: {{"batch_id":"{BATCH_ID}","state":"running","counts":{{…}}}}\n'
 FILE_ID = "file_5d1c2f8e7a9b40d3c6e1f2a3"
+UPLOADS = {
+    "object": "list",
+    "data": [
+        {"artifact": ARTIFACT},
+        {
+            "error": {
+                "type": "urn:hugginggpt:problem:empty-file",
+                "title": "Bad request",
+                "status": 400,
+                "detail": "notes.txt is empty",
+                "code": "EMPTY_FILE",
+                "remedy": "send a file with content",
+                "error": {
+                    "message": "notes.txt is empty",
+                    "type": "invalid_request_error",
+                    "code": "EMPTY_FILE",
+                    "param": None,
+                },
+            }
+        },
+    ],
+}
 FILE = {
     "id": FILE_ID,
     "object": "file",

@@ -7,6 +7,7 @@ the parameters of an operation are declared by its function.
 import json
 from typing import Any
 
+from gateway.core.uploads import MAX_FILES
 from gateway.openapi import examples
 from gateway.openapi.schemas import INPUT_SUFFIX, reference
 
@@ -156,6 +157,30 @@ UPLOAD_FILE: dict[str, Any] = {
                         },
                     },
                     "example": {"file": "(bytes of speech.wav)", "purpose": "user_data"},
+                }
+            },
+        }
+    },
+}
+UPLOAD_ARTIFACTS: dict[str, Any] = {
+    "responses": {200: answer("For each file, in order, its artifact or an error.", "UploadList", examples.UPLOADS)},
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "multipart/form-data": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["file"],
+                        "properties": {
+                            "file": {
+                                "type": "array",
+                                "maxItems": MAX_FILES,
+                                "items": {"type": "string", "format": "binary"},
+                            }
+                        },
+                    },
+                    "example": {"file": ["(bytes of sign-1.png)", "(bytes of sign-2.png)"]},
                 }
             },
         }

@@ -1,11 +1,13 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from obstore.store import MemoryStore
 from starlette.requests import Request
 
 from gateway.http.artifacts import ArtifactRoutes
+from gateway.http.multipart import MAX_PARTS
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts import ArtifactStore
@@ -100,6 +102,54 @@ async def test_if_range_mismatch_returns_everything(gateway: GatewayUnderTest) -
         assert (await gateway.http.get(path, headers=headers)).status_code == status
 
 
+async def upload(gateway: GatewayUnderTest, *files: tuple[str, bytes]) -> list[dict[str, Any]]:
+    response = await gateway.http.post("/v1/artifacts", files=[("file", file) for file in files])
+    assert response.status_code == 200, response.text
+    uploads: list[dict[str, Any]] = response.json()["data"]
+    return uploads
+
+
+async def test_many_files_are_uploaded_at_once(gateway: GatewayUnderTest) -> None:
+    files = [(f"{number}.txt", b"note %d" % number) for number in range(100)]
+    uploads = await upload(gateway, *files)
+    assert [each["artifact"]["name"] for each in uploads] == [name for name, _ in files]
+    sha256 = uploads[7]["artifact"]["sha256"]
+    assert (await gateway.http.get(f"/v1/artifacts/{sha256}")).content == b"note 7"
+
+
+async def test_invalid_file_of_an_upload_is_an_error_alone(gateway: GatewayUnderTest) -> None:
+    first, empty, broken, last = await upload(
+        gateway, ("a.txt", b"a"), ("empty.txt", b""), ("b.txt", b"\xff" * 3), ("c.txt", b"c")
+    )
+    assert "artifact" in first
+    assert empty["error"]["code"] == "EMPTY_FILE"
+    assert broken["error"]["code"] == "NOT_UTF8"
+    assert last["artifact"]["name"] == "c.txt"
+
+
+async def test_upload_creates_no_file(gateway: GatewayUnderTest) -> None:
+    await upload(gateway, ("a.txt", b"a"))
+    assert (await gateway.http.get("/v1/files")).json()["data"] == []
+
+
+async def test_upload_of_too_many_files_is_rejected(gateway: GatewayUnderTest) -> None:
+    files = [("file", ("a.txt", b"a"))] * (MAX_PARTS + 1)
+    response = await gateway.http.post("/v1/artifacts", files=files)
+    assert response.status_code == 413
+    assert response.json()["code"] == "TOO_LARGE"
+
+
+async def test_upload_with_another_field_is_rejected(gateway: GatewayUnderTest) -> None:
+    response = await gateway.http.post("/v1/artifacts", files={"picture": ("a.txt", b"a")})
+    assert response.status_code == 400
+    assert response.json()["code"] == "UNKNOWN_FIELD"
+
+
+async def test_upload_without_form_is_rejected(gateway: GatewayUnderTest) -> None:
+    response = await gateway.http.post("/v1/artifacts", json={})
+    assert response.status_code == 415
+
+
 TYPES = [
     ("image/png", "image/png", "inline"),
     ("audio/wav", "audio/wav", "inline"),
@@ -169,7 +219,7 @@ async def test_store_without_local_files_streams() -> None:
     async def send(message: dict[str, bytes]) -> None:
         sent.append(message)
 
-    response = await ArtifactRoutes(store).response(
+    response = await ArtifactRoutes(store, SIZE).response(
         artifact.sha256, Request({"type": "http", "method": "GET", "headers": []})
     )
     await response({"type": "http", "asgi": {"spec_version": "2.4"}, "headers": []}, receive, send)  # type: ignore[arg-type]  # plain dicts are messages

@@ -1,23 +1,52 @@
 """Serialization of batch items as JSON lines, and upload of their files."""
 
+import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
-from gateway.client import Artifact, Attachment, Failure, FileId, Given, InvalidRequest, Item, Json, Unreachable, Url
-from gateway.client.batch_items import CONCURRENT_UPLOADS, IN_MEMORY_BYTES, ItemWriter, JsonLinesBody
+from gateway.client import (
+    Artifact,
+    Attachment,
+    Failure,
+    FileId,
+    Given,
+    InvalidRequest,
+    Item,
+    Json,
+    Refused,
+    Unreachable,
+    Url,
+)
+from gateway.client.batch_items import (
+    BYTES_PER_UPLOAD,
+    CONCURRENT_UPLOADS,
+    FILES_PER_UPLOAD,
+    IN_MEMORY_BYTES,
+    LOOKAHEAD,
+    ItemWriter,
+    JsonLinesBody,
+)
 
 A = Artifact(sha256="a" * 64, name="a.png")
 
 
-def never(file: Attachment) -> Artifact:
-    raise AssertionError(file)
+Send = Callable[[Sequence[Attachment]], list[Artifact | Refused]]
+
+
+def never(files: Sequence[Attachment]) -> list[Artifact | Refused]:
+    raise AssertionError(files)
+
+
+def artifact(file: Attachment) -> Artifact:
+    with file.open() as opened:
+        return Artifact(sha256=_digest(opened.read()), name=file.name)
 
 
 def read(writer: ItemWriter, *items: Item) -> list[Any]:
@@ -45,23 +74,74 @@ def test_input_values_determine_their_type(given: Given, expected: dict[str, Any
     assert line == {"name": "one", "inputs": [{"name": "x", **expected}]}
 
 
-def test_files_upload_concurrently_once_and_items_keep_order(tmp_path: Path) -> None:
+def test_files_upload_concurrently_once_and_items_keep_order() -> None:
     together, sent = threading.Barrier(CONCURRENT_UPLOADS, timeout=10), list[str]()
+    requests = itertools.count(1)
 
-    def upload(file: Attachment) -> Artifact:
-        sent.append(file.name)
-        if len(sent) <= CONCURRENT_UPLOADS:
+    def send(files: Sequence[Attachment]) -> list[Artifact | Refused]:
+        if next(requests) <= CONCURRENT_UPLOADS:
             together.wait()
-        with file.open() as opened:
-            return Artifact(sha256=_digest(opened.read()), name=file.name)
+        sent.extend(file.name for file in files)
+        return [artifact(file) for file in files]
 
-    contents = [b"%d" % (number % (2 * CONCURRENT_UPLOADS)) for number in range(100)]
+    distinct = (CONCURRENT_UPLOADS + 1) * FILES_PER_UPLOAD
+    contents = [b"%d" % (number % distinct) for number in range(LOOKAHEAD)]
     items = [Item({"x": Attachment(f"{number}.bin", content)}) for number, content in enumerate(contents)]
-    lines = read(ItemWriter(upload), *items)
+    lines = read(ItemWriter(send), *items)
     artifacts = [line["inputs"][0]["artifact"] for line in lines]
-    assert [each["name"] for each in artifacts] == [f"{number}.bin" for number in range(100)]
+    assert [each["name"] for each in artifacts] == [f"{number}.bin" for number in range(LOOKAHEAD)]
     assert [each["sha256"] for each in artifacts] == [_digest(content) for content in contents]
-    assert len(sent) == 2 * CONCURRENT_UPLOADS
+    assert len(sent) == distinct
+
+
+def recording_send(groups: list[list[str]], first: threading.Event) -> Send:
+    """An upload that records the names it gets; the first requests wait for an event, so that further files wait."""
+
+    def send(files: Sequence[Attachment]) -> list[Artifact | Refused]:
+        groups.append([file.name for file in files])
+        assert first.wait(10)
+        return [artifact(file) for file in files]
+
+    return send
+
+
+def test_waiting_files_are_sent_together() -> None:
+    groups, all_read, opened = list[list[str]](), threading.Event(), itertools.count(1)
+
+    class CountedAttachment(Attachment):
+        def open(self) -> BinaryIO:
+            if next(opened) == LOOKAHEAD:
+                all_read.set()
+            return super().open()
+
+    names = [f"{number}.bin" for number in range(LOOKAHEAD)]
+    items = (Item({"x": CountedAttachment(name, name.encode())}) for name in names)
+    read(ItemWriter(recording_send(groups, all_read)), *items)
+    assert sorted(itertools.chain(*groups)) == sorted(names)
+    assert max(map(len, groups)) == FILES_PER_UPLOAD
+    assert len(groups) < 2 * LOOKAHEAD / FILES_PER_UPLOAD
+
+
+def test_large_file_is_sent_alone() -> None:
+    groups, first = list[list[str]](), threading.Event()
+    first.set()
+    large = bytes(BYTES_PER_UPLOAD + 1)
+    read(
+        ItemWriter(recording_send(groups, first)),
+        *(Item({"x": Attachment(name, large + name.encode())}) for name in ("a.bin", "b.bin", "c.bin")),
+    )
+    assert sorted(groups) == [["a.bin"], ["b.bin"], ["c.bin"]]
+
+
+def test_file_truncated_during_upload_fails_alone() -> None:
+    def send(files: Sequence[Attachment]) -> list[Artifact | Refused]:
+        if any(file.name == "bad.bin" for file in files):
+            raise InvalidRequest("bad.bin was truncated while it was sent", code="FILE")
+        return [artifact(file) for file in files]
+
+    names = [f"{number}.bin" for number in range(20)] + ["bad.bin"]
+    lines = read(ItemWriter(send), *(Item({"x": Attachment(name, name.encode())}, name) for name in names))
+    assert [line["name"] for line in lines if "failure" in line] == ["bad.bin"]
 
 
 def _digest(content: bytes) -> str:
@@ -69,13 +149,14 @@ def _digest(content: bytes) -> str:
 
 
 def test_file_changed_during_upload_is_what_was_sent() -> None:
-    lines = read(ItemWriter(lambda file: A), *(Item({"x": b"same"}) for _ in range(2)))
+    lines = read(ItemWriter(lambda files: [A] * len(files)), *(Item({"x": b"same"}) for _ in range(2)))
     assert {line["inputs"][0]["artifact"]["sha256"] for line in lines} == {"a" * 64}
 
 
 def test_unsendable_file_becomes_failed_item(tmp_path: Path) -> None:
-    def refuse(file: Attachment) -> Artifact:
-        raise InvalidRequest("the file is not an image", code="FILE_TYPE", remedy="send one", status=400)
+    def refuse(files: Sequence[Attachment]) -> list[Artifact | Refused]:
+        error = InvalidRequest("the file is not an image", code="FILE_TYPE", remedy="send one", status=400)
+        return [error] * len(files)
 
     failure = Failure(reason="ROW", message="too few columns")
     missing, rejected, known = read(
@@ -92,11 +173,11 @@ def test_unsendable_file_becomes_failed_item(tmp_path: Path) -> None:
 
 
 def test_unreachable_gateway_stops_writer() -> None:
-    def upload(file: Attachment) -> Artifact:
+    def send(files: Sequence[Attachment]) -> list[Artifact | Refused]:
         raise Unreachable("gone", code="UNREACHABLE")
 
     with pytest.raises(Unreachable):
-        read(ItemWriter(upload), *(Item({"x": b"%d" % number}) for number in range(500)))
+        read(ItemWriter(send), *(Item({"x": b"%d" % number}) for number in range(500)))
 
 
 def test_writer_can_be_stopped_from_other_thread() -> None:
