@@ -31,7 +31,7 @@ PAGES = (
     ROOT / "experts" / "README.md",
     ROOT / "experts" / "host" / "README.md",
     ROOT / "gateway" / "README.md",
-    ROOT / "k8s" / "components" / "observability" / "README.md",
+    ROOT / "services" / "common" / "README.md",
     capacity.PAGE,
 )
 

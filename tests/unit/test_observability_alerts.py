@@ -118,7 +118,7 @@ def test_every_alert_has_a_rule_test() -> None:
 
 def test_every_alert_links_its_own_runbook() -> None:
     page = (FOLDER / "README.md").read_text()
-    parts = re.findall(r"^### (\w+)\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL)
+    parts = re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     there = {name for name, text in parts if all(f"**{word}:**" in text for word in ("Meaning", "Check", "Action"))}
     assert there == {rule["alert"] for rule in rules()}
     for rule in rules():
