@@ -15,6 +15,7 @@ from tests.readme import ROOT
 from tests.support.api_keys import start_keyed_gateway
 from tests.support.certificates import Authority
 from tests.support.gateway import start_gateway
+from tests.support.pages import code_blocks, read_section
 
 ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):50051")
 SELECTOR = ScriptedSelector([CatalogTask(spec=TaskSpec(name="summarization"))])
@@ -22,9 +23,7 @@ SELECTOR = ScriptedSelector([CatalogTask(spec=TaskSpec(name="summarization"))])
 
 def examples(language: str) -> list[str]:
     """Examples of the page's section on gRPC."""
-    page = (ROOT / "gateway" / "README.md").read_text(encoding="utf-8")
-    section = page.partition("\n## gRPC\n")[2].partition("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    return list(code_blocks(read_section(ROOT / "gateway" / "README.md", "gRPC"), language))
 
 
 class Stranger:

@@ -26,7 +26,8 @@ NAME, TASK, MODEL = "colours", "colour-naming", "nearest-colour"
 
 def write_files(section: str, folder: Path) -> list[str]:
     """Writes the files of an expert that a section shows, each after a line that begins with its path."""
-    files = re.findall(rf"^`{folder.name}/(\S+)`.*?^```\w+\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    path = rf"^`(?:\.\./)?{folder.name}/(\S+)`"
+    files = re.findall(rf"{path}.*?^```\w+\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     folder.mkdir(parents=True)
     for name, text in files:
         (folder / name).write_text(text)

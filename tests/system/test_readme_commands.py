@@ -1,16 +1,16 @@
 """The commands of README.md, in the order in which a reader types them, at a running local stack."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from services.local.ports import Ports
 from tests.readme import README
-from tests.support.pages import read_section
-from tests.system.conftest import ROOT, LocalStack, environment
+from tests.support.pages import code_blocks, read_section
+from tests.system.conftest import LocalStack, eventually
+from tests.system.reader import Reader
+from tests.system.test_custom_expert import write_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("bash"), pytest.mark.needs("curl")]
 
@@ -21,23 +21,31 @@ NOT_RUN = re.compile(r"git clone |make |export PATH=")
 
 def commands(section: str) -> list[str]:
     """Lines of the shell samples of a section, without those that install and start."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", read_section(README, section), re.DOTALL | re.MULTILINE)
+    blocks = code_blocks(read_section(README, section), "sh")
     return [line for block in blocks for line in block.splitlines() if not NOT_RUN.match(line)]
 
 
 @pytest.mark.timeout(600)  # reads twenty images, on a machine that may be busy
 def test_commands_succeed_in_order(local_stack: LocalStack, tmp_path: Path) -> None:
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
-    environ = environment(local_stack.home, HUGGINGGPT_URL=local_stack.url)
-    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environ["PYTHONPATH"] = str(ROOT)
+    reader = Reader(tmp_path, local_stack)
     for section in SECTIONS:
         for line in commands(section):
-            command = line.replace("http://127.0.0.1:8080", local_stack.url)
-            done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
-            )
-            expected = 1 if "exit status 1" in line else 0
-            assert done.returncode == expected, (line, done.stdout, done.stderr)
+            reader.type(line, status=1 if "exit status 1" in line else 0)
     assert (tmp_path / "spoken" / "results.csv").is_file()
     assert "\nformat: hugginggpt/pipeline/1\n" in (tmp_path / "read-aloud.yaml").read_text(encoding="utf-8")
+
+
+def test_own_expert_is_served_checked_and_added(local_stack: LocalStack, tmp_path: Path) -> None:
+    write_files(read_section(README, "Add an expert"), tmp_path / "shout")
+    checkout = tmp_path / "hugginggpt"
+    checkout.mkdir()
+    reader = Reader(checkout, local_stack)
+    serve, check, add = commands("Add an expert")
+    with Ports() as ports:
+        address = ports.reserve()
+        serve, check, add = (line.replace("127.0.0.1:50061", address) for line in (serve, check, add))
+        with reader.background(serve.removesuffix(" &")):
+            eventually(lambda: reader.succeeds(check))
+            assert "added shout" in reader.type(add)
+            eventually(lambda: "text2text-generation" in reader.type("hugginggpt tasks"))
+            reader.type("hugginggpt experts forget shout")

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from typer.core import TyperGroup
 from gateway.cli.commands import app
 from services.selector import routing_table
 from tests.readme import ROOT
+from tests.support.pages import code_blocks
 
 pytestmark = [pytest.mark.needs("git"), pytest.mark.needs("bash")]
 
@@ -25,15 +27,14 @@ MAKEFILES = [ROOT / "Makefile", ROOT / "docker" / "images.mk"]
 FRAGMENT = re.compile(r'^ *("usage"|- target:)|…')
 """Samples that show a part of a document."""
 
-_BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_MODULE = re.compile(r"python -m ([a-z][\w.]*)")
+_FILE = re.compile(r"(?<![\w/.-])(?:tests|docker|k8s|gateway|services|experts|protos)/[\w./*-]*[\w*]")
 _COMMAND = re.compile(r"(?:^|[|(&] *|-- )hugginggpt ((?:[a-z][a-z-]* ?)+)([^#|&)\n]*)", re.MULTILINE)
 
 
 def blocks(page: Path, language: str) -> Iterator[str]:
-    """Code blocks of a page in a language, without their indentation."""
-    for indent, found, text in _BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
-        if found == language:
-            yield re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)
+    """Code blocks of a page in a language."""
+    return code_blocks((ROOT / page).read_text(encoding="utf-8"), language)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
@@ -92,6 +93,18 @@ def test_make_targets_exist(page: Path) -> None:
     targets = {name for file in MAKEFILES for name in re.findall(r"^([a-z-]+):", file.read_text(), re.MULTILINE)}
     named = {name for text in blocks(page, "sh") for name in re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)}
     assert named - targets == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_named_modules_exist(page: Path) -> None:
+    named = {name for text in blocks(page, "sh") for name in _MODULE.findall(text)}
+    assert [name for name in sorted(named) if find_spec(name) is None] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_named_files_of_the_repository_exist(page: Path) -> None:
+    named = {name for text in blocks(page, "sh") for name in _FILE.findall(text)}
+    assert [name for name in sorted(named) if not any(ROOT.glob(name))] == []
 
 
 def test_routing_rules_of_the_selector_page_are_valid(tmp_path: Path) -> None:
