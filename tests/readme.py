@@ -52,7 +52,7 @@ def rewritten(text: str) -> str:
     """The text with its generated parts made anew.
 
     Raises:
-        KeyError: there is no part of a name that stands in it.
+        KeyError: the text names a part that does not exist.
     """
     return _PART.sub(lambda found: found[1] + PARTS[found[2]]() + found[4], text)
 
@@ -190,7 +190,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "host-settings": host_settings,
     "remote-settings": remote_settings,
 }
-"""By the name that stands in a page between the comments."""
+"""By the name in the comment of a page."""
 
 
 if __name__ == "__main__":

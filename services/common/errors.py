@@ -214,7 +214,7 @@ def to_failure(error: ServiceError) -> Failure:
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:
-    """The error that a server raised, or that stands for a transport failure."""
+    """The error that a server raised, or that represents a transport failure."""
     info, retry_after = error_details_pb2.ErrorInfo(), None
     for detail in _details(error):
         if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):

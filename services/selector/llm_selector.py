@@ -9,7 +9,7 @@ The first model is decisive if, compared with every other model that may be firs
   and at least twice as fast. Its time is its median, at least 50 ms, times one more than its shortest queue; and its
   95th percentile must not be longer.
 
-Where nothing is measured, or no term tells the models apart, an LLM decides better.
+Where nothing is measured, or no term distinguishes the models, an LLM decides better.
 """
 
 import asyncio

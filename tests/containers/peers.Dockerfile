@@ -8,10 +8,10 @@ RUN apt-get update -qq \
 USER postgres
 ARG PASSWORD
 RUN echo "${PASSWORD}" > /tmp/password \
-    && /usr/lib/postgresql/15/bin/initdb -D /var/lib/postgresql/house -U postgres -A md5 --pwfile=/tmp/password -E UTF8 --locale=C \
+    && /usr/lib/postgresql/15/bin/initdb -D /var/lib/postgresql/data -U postgres -A md5 --pwfile=/tmp/password -E UTF8 --locale=C \
     && rm /tmp/password \
-    && echo "host all all all md5" >> /var/lib/postgresql/house/pg_hba.conf
-ENTRYPOINT ["/usr/lib/postgresql/15/bin/postgres", "-D", "/var/lib/postgresql/house", "-c", "listen_addresses=*", "-c", "max_connections=300", "-c", "unix_socket_directories="]
+    && echo "host all all all md5" >> /var/lib/postgresql/data/pg_hba.conf
+ENTRYPOINT ["/usr/lib/postgresql/15/bin/postgres", "-D", "/var/lib/postgresql/data", "-c", "listen_addresses=*", "-c", "max_connections=300", "-c", "unix_socket_directories="]
 
 FROM ${BASE} AS s3
 ARG PIP_INDEX_URL

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Row:
     """Node and edge F1 over TaskBench's full set, which has more requests than the file here."""
 
-    who: str
+    planner: str
     node_f1: float
     edge_f1: float
     source: str

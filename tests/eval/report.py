@@ -34,7 +34,7 @@ def plans(figures: Figures, how: str) -> Table:
     )
     table.add_row("ours", *(_number(figures[key]) for key in ("node_f1", "edge_f1", "exact", "p50_ms", "p95_ms")), how)
     for row in ROWS:
-        table.add_row(row.who, _number(row.node_f1), _number(row.edge_f1), "", "", "", row.source)
+        table.add_row(row.planner, _number(row.node_f1), _number(row.edge_f1), "", "", "", row.source)
     return table
 
 

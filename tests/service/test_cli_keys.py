@@ -76,7 +76,7 @@ def test_audit_log_is_exported(gateway_database_path: str) -> None:
         (("create", "--expires", "soon"), 2, "30d"),
         (("change", "0123456789ab"), 2, "--help"),
         (("change", "0123456789ab", "--name", "x"), 1, "keys list"),
-        (("revoke", "nobody"), 1, "keys list"),
+        (("revoke", "unknown"), 1, "keys list"),
         (("list", "--database", "mysql://x/y"), 2, "postgresql"),
         (("list", "--database", "/proc/none/x.sqlite"), 1, "written"),
     ],

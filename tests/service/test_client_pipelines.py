@@ -43,7 +43,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def pipeline_gateway(peers: ScriptedPeers, settings: Settings, tmp_path: Path) -> AsyncIterator[PipelineGateway]:
     async with start_pipeline_gateway(peers, settings, tmp_path, fetch_urls=False) as pipeline_gateway:
-        peers.infer["model"] = said
+        peers.infer["model"] = describe_inputs
         yield pipeline_gateway
 
 
@@ -57,7 +57,7 @@ def url(pipeline_gateway: PipelineGateway) -> str:
     return f"http://127.0.0.1:{pipeline_gateway.gateway.http_port}"
 
 
-async def said(request: InferRequest) -> dict[str, Value]:
+async def describe_inputs(request: InferRequest) -> dict[str, Value]:
     """Returns the image's name, or the note with an exclamation mark; fails for a bad note."""
     if "image" in request.inputs:
         return {"text": Value(text=request.inputs["image"].artifact.name)}
@@ -156,7 +156,7 @@ async def _on_asyncio(address: str, folder: Path) -> tuple[Batch, list[BatchItem
 def _planless(batch: Batch) -> Batch:
     """The batch without its plan, as in events after the first."""
     assert batch.pipeline
-    spec = {field: said for field, said in batch.spec.items() if field != "plan"}
+    spec = {field: value for field, value in batch.spec.items() if field != "plan"}
     return batch.model_copy(update={"pipeline": batch.pipeline.model_copy(update={"plan": ()}), "spec": spec})
 
 
@@ -203,7 +203,7 @@ async def test_batches_are_listed_cancelled_resumed_and_deleted(
 
     async def waits(request: InferRequest) -> dict[str, Value]:
         await release.wait()
-        return await said(request)
+        return await describe_inputs(request)
 
     pipeline_gateway.peers.infer["model"] = waits
     notes = [Item({"note": f"note {number}"}) for number in range(8)]

@@ -131,7 +131,7 @@ SPECS: list[tuple[str, Any, RunSpec, type[errors.ServiceError], str]] = [
         "INVALID",
     ),
     (
-        "a mode nobody knows",
+        "an unknown mode",
         {"request": "x", "mode": "fast"},
         RunSpec(request="x", mode=77),  # type: ignore[arg-type]  # enums are open on the wire
         errors.InvalidRequest,
@@ -261,7 +261,7 @@ PATHS = [
     ("GET", "/v1/artifacts/nope", 400, "INVALID"),
     ("GET", f"/v1/artifacts/{SHA.upper()}", 400, "INVALID"),
     ("GET", "/v1/artifacts/..%2F..%2Fetc%2Fpasswd", 404, "ROUTE"),
-    ("DELETE", "/v1/experts/nobody", 404, "EXPERT"),
+    ("DELETE", "/v1/experts/unknown", 404, "EXPERT"),
     ("GET", "/v1/runs?page_size=-1", 400, "INVALID"),
     ("GET", "/v1/runs?page_size=many", 400, "INVALID"),
     ("GET", "/v1/runs?state=happy", 400, "INVALID"),

@@ -1,4 +1,4 @@
-"""What experts and whoever asks LLMs count, as Prometheus reads it."""
+"""Metrics of experts and of LLM clients, as Prometheus reads them."""
 
 import re
 from pathlib import Path

@@ -78,17 +78,17 @@ CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
         ["invalid_at_end.txt"],
         Refused(BAD, "NOT_UTF8", "cannot accept invalid_at_end.txt: its name means text, but its content is not UTF-8"),
     ),
-    "a torn picture": (
+    "a truncated picture": (
         {"request": "Read the text in this image aloud"},
         ["truncated.png"],
         Ended("failed", "INVALID", "cannot decode truncated.png: the image data is corrupted"),
     ),
-    "a torn picture beside a whole one": (
+    "a truncated picture and a valid one": (
         {"request": "Read the text in each of these images aloud"},
         ["sign.png", "truncated.png"],
         Ended("incomplete", "INVALID", "cannot decode truncated.png: the image data is corrupted", done=2),
     ),
-    "a torn PDF": (
+    "a truncated PDF": (
         {"request": "Summarise this letter"},
         ["truncated.pdf"],
         Ended("failed", "INVALID", "cannot read truncated.pdf: it is not a valid PDF"),
@@ -109,22 +109,22 @@ CASES: Mapping[str, tuple[Spec, Sequence[str], Refused | Ended]] = {
         ["sign.png"],
         Ended("failed", "CLARIFY", "photo.png is named but was not sent (what was sent is sign.png)"),
     ),
-    "a task nobody offers, in words": (
+    "a request for a task that no expert offers": (
         {"request": "Make a video of a dancing cat"},
         [],
         Ended("failed", "UNPLANNABLE", "text-to-video, which no expert here offers"),
     ),
-    "a task nobody offers": (
+    "a plan with a task that no expert offers": (
         plan({"id": 1, "task": "cake-baking", "args": {}}),
         [],
         Refused(BAD, "PLAN", "no expert offers the task cake-baking"),
     ),
-    "a model nobody has": (
+    "a model that no expert has": (
         plan(speech(model="nobody/has-it")),
         [],
         Ended("failed", "MODEL", "no expert offers model nobody/has-it"),
     ),
-    "a circle": (
+    "a cycle": (
         plan(summary(1, text=output(2)), summary(2, text=output(1))),
         [],
         Refused(BAD, "PLAN", "it waits for task 2, which waits for it in turn"),

@@ -33,7 +33,7 @@ WRONG: Sequence[tuple[str, ...]] = (
     ("delete", "batch_9"),
     ("delete", "nothing"),
     ("delete", "run_9"),
-    ("experts", "forget", "nobody"),
+    ("experts", "forget", "unknown"),
     ("experts", "forget", "lite"),
     ("export", "nothing"),
     ("get", ""),

@@ -110,7 +110,7 @@ async def test_cancelling_a_write_does_not_undo_it(database: Database) -> None:
 async def test_texts_may_contain_any_character(database: Database) -> None:
     await database.write(insert_note("zero\0 and \N{GRINNING FACE}"))
     assert len(await names(database)) == 1
-    assert await database.read("SELECT id FROM notes WHERE id = ?", "nobody\0") == []
+    assert await database.read("SELECT id FROM notes WHERE id = ?", "absent\0") == []
 
 
 async def test_writes_before_close_are_committed(database_url: str) -> None:

@@ -54,12 +54,12 @@ async def test_the_judge_sees_the_request_the_tasks_and_the_plan(judge_environme
     async with ScriptedLLM.serving([TextReply(YES)]) as endpoint:
         judge_environment.setenv("EVAL_JUDGE_LLM_BASE_URL", endpoint.base_url)
         await scores(1)
-    said = endpoint.requests[0]["messages"][-1]["content"]
-    assert "Read it and sum it up" in said
-    assert "- depth-estimation" not in said
-    assert "- image-to-text: " in said
-    assert '1. image-to-text {"image": "file file1"}' in said
-    assert '2. summarization {"text": ["text of task 1", ' in said
+    prompt = endpoint.requests[0]["messages"][-1]["content"]
+    assert "Read it and sum it up" in prompt
+    assert "- depth-estimation" not in prompt
+    assert "- image-to-text: " in prompt
+    assert '1. image-to-text {"image": "file file1"}' in prompt
+    assert '2. summarization {"text": ["text of task 1", ' in prompt
 
 
 async def test_model_of_the_planner_is_not_used_as_judge(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,12 +96,12 @@ def test_alert_fires_at_its_threshold(alert: str, tmp_path: Path) -> None:
     loud, quiet, labels = CASES[alert]
     (rule,) = (each for each in rules() if each["alert"] == alert)
     fires = {"exp_labels": rule["labels"] | labels, "exp_annotations": rule["annotations"]}
-    told = {"rule_files": [str(RULES)], "tests": [_test(alert, loud, [fires]), _test(alert, quiet, [])]}
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump(told))
-    said = subprocess.run(
+    rule_test = {"rule_files": [str(RULES)], "tests": [_test(alert, loud, [fires]), _test(alert, quiet, [])]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(rule_test))
+    done = subprocess.run(
         ["promtool", "test", "rules", "test.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert said.returncode == 0, said.stdout + said.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _test(alert: str, series: Series, expected: list[Any]) -> dict[str, Any]:

@@ -58,9 +58,9 @@ def test_every_dashboard_and_rule_has_queries() -> None:
 
 
 def test_grafana_viewers_are_read_only_and_telemetry_is_off() -> None:
-    told = ConfigParser()
-    told.read_string((FOLDER / "grafana" / "grafana.ini").read_text())
-    assert told["auth.anonymous"]["org_role"] == "Viewer"
+    config = ConfigParser()
+    config.read_string((FOLDER / "grafana" / "grafana.ini").read_text())
+    assert config["auth.anonymous"]["org_role"] == "Viewer"
     off = {
         ("auth.basic", "enabled"),
         ("users", "viewers_can_edit"),
@@ -68,4 +68,4 @@ def test_grafana_viewers_are_read_only_and_telemetry_is_off() -> None:
         ("snapshots", "external_enabled"),
         ("analytics", "reporting_enabled"),
     }
-    assert not any(told.getboolean(*each) for each in off)
+    assert not any(config.getboolean(*each) for each in off)

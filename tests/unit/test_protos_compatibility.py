@@ -17,7 +17,7 @@ PACKAGE = "hugginggpt.v1"
 
 @pytest.fixture(scope="module")
 def released() -> FileDescriptorSet:
-    """Stands for the protos of a release."""
+    """Replaces the protos of a release."""
     with TemporaryDirectory() as folder:
         compiled = Path(folder) / "protos.binpb"
         compile_protos("--include_imports", f"--descriptor_set_out={compiled}")
@@ -138,7 +138,7 @@ def broken(released: FileDescriptorSet, change: Change) -> Sequence[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (remove_a_field, f"field 2 of {PACKAGE}.Task was task, is removed"),
         (renumber_a_field, f"field 2 of {PACKAGE}.Task was task, is removed"),
@@ -164,8 +164,8 @@ def broken(released: FileDescriptorSet, change: Change) -> Sequence[str]:
         (rename_the_package, f"{PACKAGE}.ExpertService was a service, is removed"),
     ],
 )
-def test_incompatible_change_is_found(released: FileDescriptorSet, change: Change, says: str) -> None:
-    assert says in "\n".join(broken(released, change))
+def test_incompatible_change_is_found(released: FileDescriptorSet, change: Change, message: str) -> None:
+    assert message in "\n".join(broken(released, change))
 
 
 def add_everywhere(protos: FileDescriptorSet) -> None:

@@ -68,13 +68,13 @@ def test_step_numbers_of_a_follow_up_continue() -> None:
 
 
 def test_results_of_several_files_name_their_files() -> None:
-    door = done(2, "image-to-text", {"text": "Pull"}, given=("door.png",), source="read them")
+    pull = done(2, "image-to-text", {"text": "Pull"}, given=("entrance.png",), source="read them")
     spoken = done(3, "text-to-speech", {"audio": SPEECH}, needs=frozenset({1}))
     mood = done(4, "text-classification", {"labels": Json([{"label": "neutral"}])}, needs=frozenset({2}))
-    paragraphs = compose(RunSummary("request", (READ, door, spoken, mood)))
-    assert paragraphs[1] == "door.png says: “Pull”"
+    paragraphs = compose(RunSummary("request", (READ, pull, spoken, mood)))
+    assert paragraphs[1] == "entrance.png says: “Pull”"
     assert paragraphs[2] == "sign.png: Read aloud in speech.wav (recording, 120 KB)."
-    assert paragraphs[3].startswith("door.png: ")
+    assert paragraphs[3].startswith("entrance.png: ")
 
 
 def test_result_of_the_only_file_does_not_repeat_its_name() -> None:
@@ -252,7 +252,7 @@ def test_size_is_formatted(count: int, formatted: str) -> None:
     assert format_size(count) == formatted
 
 
-# ---------------------------------------------------------------- going on
+# ---------------------------------------------------------------- continuation
 
 
 @pytest.mark.parametrize("length", [0, 1, 40, 200, 10_000])

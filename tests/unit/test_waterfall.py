@@ -1,4 +1,4 @@
-"""The picture of a trace: what stands in what, and that it is sound."""
+"""Waterfall of a trace: nesting of its spans, and valid output."""
 
 from xml.etree.ElementTree import fromstring
 

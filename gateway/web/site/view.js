@@ -224,9 +224,9 @@ export class RunView {
     this._answerCard.hidden = isRepeated || (!run.answer && (run.over || !run.tasks.size || !run.outcome));
     this._answerCard.setAttribute("aria-busy", String(!run.over));
     const artifacts = run.artifacts;
-    const said = `${run.answer.length} ${artifacts.size} ${run.decision !== null}`;
-    if (said === this._shownAnswer) return;
-    this._shownAnswer = said;
+    const state = `${run.answer.length} ${artifacts.size} ${run.decision !== null}`;
+    if (state === this._shownAnswer) return;
+    this._shownAnswer = state;
     this._prose.show(run.answer, artifacts);
     this._by.textContent = run.answer ? run.decision?.reason || "" : "The answer is written when all tasks have ended.";
     const gallery = run.outputs;

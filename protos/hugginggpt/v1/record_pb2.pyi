@@ -91,7 +91,7 @@ Global___VerificationOutcome: _TypeAlias = VerificationOutcome  # noqa: Y015
 
 @_typing.final
 class Digest(_message.Message):
-    """Digest that stands for a value. A text and a text file with the same content have the same digest."""
+    """Digest in place of a value. A text and a text file with the same content have the same digest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -66,7 +66,7 @@ async def rows() -> list[Measured]:
             stretches = [await conversations.until(end) for end in ENDS]
             grown = await testbed.orchestrator.resident_mb() - before
     cpu = _curve("cpu", "A turn", "CPU ms of the orchestrator", [(one.end, one.cpu) for one in stretches])
-    sent = _curve("told", "Messages to planner and responder", "bytes", [(one.end, one.sent) for one in stretches])
+    sent = _curve("sent", "Messages to planner and responder", "bytes", [(one.end, one.sent) for one in stretches])
     prompts = _curve("prompt", "The prompt of a plan", "tokens", [(end, _prompt(end)) for end in ENDS])
     note = f"of the orchestrator, by {CONVERSATIONS} conversations of {ENDS[-1]} turns; scripted planner, {NAMED}"
     curves = (cpu, sent, prompts)
