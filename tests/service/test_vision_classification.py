@@ -49,6 +49,18 @@ async def test_zero_shot_classification_uses_the_labels_of_the_request(expert: E
         assert sum(one["score"] for one in out["labels"]) == pytest.approx(1, abs=1e-3)
 
 
+async def test_siglip_scores_each_label_on_its_own(expert: ExpertClient) -> None:
+    labels = ["red", "green", "blue"]
+    out = await expert.call(
+        "zero-shot-image-classification",
+        {"image": to_media(solid_image("green"))},
+        "tiny/siglip",
+        candidate_labels=labels,
+    )
+    assert out["text"] == "green"
+    assert sum(label["score"] for label in out["labels"]) > 1.1
+
+
 async def test_missing_or_too_long_labels_are_rejected(expert: ExpertClient) -> None:
     image = {"image": to_media(solid_image("red"))}
     error = await expert.call_error("zero-shot-image-classification", image)

@@ -83,6 +83,58 @@ def save_clip_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
+def build_siglip(folder: Path) -> None:
+    """Builds a SigLIP that matches pictures with colour names, with a tokenizer of sentencepiece."""
+    import torch
+    from transformers import SiglipConfig, SiglipModel
+
+    torch.manual_seed(0)
+    tokenizer = _save_siglip_tokenizer(folder)
+    text = {
+        **SMALL,
+        "vocab_size": tokenizer.vocab_size,
+        "max_position_embeddings": 64,
+        "projection_size": 32,
+        "bos_token_id": None,
+        "eos_token_id": 2,
+    }
+    config = SiglipConfig(text_config=text, vision_config=dict(SMALL))
+    pixels = preprocess(save_processor(folder, "SiglipImageProcessor", size=SQUARE), *map(solid_image, COLOURS))
+    phrases = [f"This is a photo of {colour}." for colour in COLOURS]
+    text_tokens = tokenizer(phrases, padding="max_length", max_length=64, return_tensors="pt")
+    targets = torch.eye(len(COLOURS))
+    train(
+        SiglipModel(config),
+        lambda model: torch.nn.functional.binary_cross_entropy_with_logits(
+            model(pixel_values=pixels, **text_tokens).logits_per_image, targets
+        ),
+    ).save_pretrained(folder)
+
+
+def _save_siglip_tokenizer(folder: Path) -> Any:
+    import io
+
+    import sentencepiece
+    from transformers import SiglipTokenizer
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([f"this is a photo of {colour} {string.ascii_lowercase}" for colour in COLOURS] * 9),
+        model_writer=model,
+        vocab_size=40,
+        pad_id=1,
+        eos_id=2,
+        unk_id=0,
+        bos_id=-1,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    (folder / "spiece.model").write_bytes(model.getvalue())
+    tokenizer: Any = SiglipTokenizer(str(folder / "spiece.model"), model_max_length=64)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
 def build_dinov2(folder: Path) -> None:
     """Builds an untrained DINOv2: equal pictures have equal vectors."""
     import torch
@@ -97,6 +149,7 @@ def build_dinov2(folder: Path) -> None:
 MODELS: Mapping[str, TinyModel] = {
     "tiny/vit": TinyModel(("image-classification",), build_vit),
     "tiny/clip": TinyModel(("zero-shot-image-classification", "image-feature-extraction"), build_clip),
+    "tiny/siglip": TinyModel(("zero-shot-image-classification",), build_siglip),
     "tiny/yolos": TinyModel(("object-detection",), build_square_detector),
     "PekingU/rtdetr_r18vd_coco_o365": TinyModel(("object-detection",), build_person_detector),
     "tiny/owl": TinyModel(("zero-shot-object-detection",), build_owl_vit),

@@ -67,6 +67,10 @@ def test_expert_lock_satisfies_its_extras(expert: str) -> None:
     assert [each for each in missing(found, *extras) if not each.startswith("torch<")] == []
 
 
+def test_vision_extra_has_the_tokenizer_library_of_siglip() -> None:
+    assert "sentencepiece" in {each.name for each in required("vision")}
+
+
 @pytest.mark.parametrize("torch", TORCH)
 @pytest.mark.parametrize("expert", EXPERTS)
 def test_expert_lock_pins_the_same_versions_as_the_torch_layer(expert: str, torch: str) -> None:
