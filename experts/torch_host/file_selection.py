@@ -16,12 +16,14 @@ _IGNORED = (
     "openvino/*",
     "coreml/*",
     "original/*",
+    "open_clip_*",
     ".*",
     "*/.*",
     "runs/*",
     "*requirements*",
 )
-_PIPELINE = "model_index.json"
+PIPELINE_INDEX = "model_index.json"
+"""File of a repository of several components."""
 
 
 def select_files(names: Iterable[str], variant: str = "") -> list[str]:
@@ -34,7 +36,7 @@ def select_files(names: Iterable[str], variant: str = "") -> list[str]:
     weights = [
         name
         for name in candidates
-        if name.endswith(WEIGHTS) and _is_model_weights(name, pipeline=_PIPELINE in candidates)
+        if name.endswith(WEIGHTS) and _is_model_weights(name, pipeline=PIPELINE_INDEX in candidates)
     ]
     data = [name for name in candidates if name.endswith(_DATA)]
     folders = {str(PurePosixPath(name).parent) for name in weights}

@@ -28,6 +28,9 @@ ANSWER_SECONDS = 10.0
 
 _CONVERTER, _CONVERSION_TITLE = "SFconvertbot", "Adding `safetensors` variant of this model"
 
+_CONVERSION_REF = "safetensors"
+"""Name under which the cache stores the commit of a conversion, next to "main"."""
+
 TOKEN = "HF_TOKEN"  # noqa: S105  # the name of the variable
 
 
@@ -49,7 +52,9 @@ def fetch(model_id: str, commit: str, variant: str) -> tuple[Path, str]:
         pinned, commit = bool(commit), _commit(api, model_id, commit)
         files = _file_sizes(api, model_id, commit)
         if files and not pinned and not has_weights(files):
-            commit = _conversion_commit(api, model_id) or commit
+            if converted := _conversion_commit(api, model_id):
+                commit = converted
+                _store_conversion(model_id, commit)
             files = _file_sizes(api, model_id, commit)
         names = select_files(files, variant) if files else None
         total = sum(files[name] for name in names or ())
@@ -71,7 +76,12 @@ def _commit(api: "HfApi", model_id: str, pinned: str) -> str:
         is_unreachable = not _is_reachable(api, model_id)
     if is_unreachable and pinned:
         raise _unreachable_error(model_id)
-    return pinned or str(api.resolve_revision(model_id, local_files_only=is_unreachable).resolved)
+    if pinned:
+        return pinned
+    if is_unreachable or is_offline_mode():
+        if cached := cached_commit(model_id):
+            return cached
+    return str(api.resolve_revision(model_id, local_files_only=is_unreachable).resolved)
 
 
 def _conversion_commit(api: "HfApi", model_id: str) -> str:
@@ -90,15 +100,34 @@ def _conversion_commit(api: "HfApi", model_id: str) -> str:
 
 
 def cached_commit(model_id: str) -> str:
-    """Returns the cached commit of the main branch, without network access; empty if it is not cached."""
+    """Returns the cached commit of the main branch, or of its conversion, without network access; empty if none is."""
     if not find_spec("huggingface_hub"):
         return ""
+    commits = (_read_ref(model_id, name) for name in ("main", _CONVERSION_REF))
+    return next((commit for commit in commits if commit and _has_cached_weights(model_id, commit)), "")
+
+
+def _has_cached_weights(model_id: str, commit: str) -> bool:
+    folder = _cache_folder(model_id) / "snapshots" / commit
+    return folder.is_dir() and has_weights(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def _read_ref(model_id: str, name: str) -> str:
+    ref = _cache_folder(model_id) / "refs" / name
+    return ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
+
+
+def _store_conversion(model_id: str, commit: str) -> None:
+    """Stores the commit of a conversion, to find its files without network access."""
+    ref = _cache_folder(model_id) / "refs" / _CONVERSION_REF
+    ref.parent.mkdir(parents=True, exist_ok=True)
+    ref.write_text(commit, encoding="utf-8")
+
+
+def _cache_folder(model_id: str) -> Path:
     from huggingface_hub import constants
 
-    folder = Path(constants.HF_HUB_CACHE) / f"models--{model_id.replace('/', '--')}"
-    ref = folder / "refs" / "main"
-    commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
-    return commit if commit and (folder / "snapshots" / commit).is_dir() else ""
+    return Path(constants.HF_HUB_CACHE) / f"models--{model_id.replace('/', '--')}"
 
 
 def _api() -> "HfApi":
@@ -241,7 +270,7 @@ def _unreachable_error(model_id: str) -> FailedPrecondition:
     reason = "HF_HUB_OFFLINE is set" if is_offline_mode() else f"{_endpoint()} cannot be reached"
     return _load_error(
         f"{model_id} is not on this machine, and {reason}",
-        f"fetch it with HF_HUB_OFFLINE=0 with network access (the expert's --prefetch, or hf download {model_id}) "
+        "fetch it with HF_HUB_OFFLINE=0 with network access (the expert's --prefetch; other tools may fetch pickles) "
         "and copy the cache, or set HF_ENDPOINT to a mirror or EXPERT_MODELS_URL to a folder that contains it",
     )
 

@@ -191,6 +191,31 @@ def test_only_the_hubs_own_conversions_are_used(hub: Hub, author: str, *, taken:
         refusal()
 
 
+@pytest.mark.parametrize("unreachable", [False, True])
+def test_conversion_is_used_without_a_network_once_it_is_cached(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, *, unreachable: bool
+) -> None:
+    pickled = {"config.json": b"{}", "pytorch_model.bin": b"pickle"}
+    hub.repositories[MODEL] = Repository(pickled, offers={"SFconvertbot": {**pickled, "model.safetensors": b"w"}})
+    fetch_snapshot(MODEL)
+    if unreachable:
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    else:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert fetch_snapshot(MODEL).commit == "2" * 40
+    assert TorchDevices().commit(MODEL) == "2" * 40
+
+
+def test_main_branch_is_preferred_to_an_older_conversion(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = {"config.json": b"{}", "pytorch_model.bin": b"pickle"}
+    hub.repositories[MODEL] = Repository(pickled, offers={"SFconvertbot": {**pickled, "model.safetensors": b"w"}})
+    fetch_snapshot(MODEL)
+    hub.repositories[MODEL] = Repository(FILES, commit="3" * 40)
+    fetch_snapshot(MODEL)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert fetch_snapshot(MODEL).commit == "3" * 40
+
+
 def test_missing_shard_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / MODEL
     folder.mkdir(parents=True)
@@ -278,9 +303,10 @@ def test_unreadable_bucket_is_named(model_bucket: MemoryStore, monkeypatch: pyte
             ["model_index.json", "unet/config.json", "unet/d.fp16.safetensors"],
         ),
         (["m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"], "", None),
+        (["open_clip_model.safetensors", "model.safetensors"], "", ["model.safetensors"]),
         (["vocab.txt", "spm.model", "a.py", "a.bin", "onnx/model.onnx", "onnx/a.json"], "", ["vocab.txt", "spm.model"]),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_one_set_of_weights_is_selected_from_a_repository(
     files: list[str], variant: str, expected: list[str] | None
