@@ -12,7 +12,7 @@ from experts.host import load_context
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import derive_name, open_image
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.pipelines import fetch_pipeline, load_pipeline
+from experts.torch_host.pipelines import fetch_pipeline, load_component, load_pipeline
 from services.common.errors import FailedPrecondition
 
 
@@ -41,7 +41,7 @@ def map_text_to_image(model_id: str, device: str) -> Handler:
     if (checkpoint.folder / "model_index.json").is_file():
         return ControlNetTextToImage(checkpoint, load_pipeline(checkpoint, AutoPipelineForText2Image))
     base_checkpoint = _fetch_base(checkpoint, device)
-    controlnet, base = load_pipeline(checkpoint, ControlNetModel), _load_base(base_checkpoint)
+    controlnet, base = load_component(checkpoint, ControlNetModel), _load_base(base_checkpoint)
     return ControlNetTextToImage(checkpoint, _combine(base, controlnet), base)
 
 

@@ -14,6 +14,7 @@ from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.padding import launch_passes, pad_rows
 from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
+from experts.torch_host.weight_checks import POOLER
 from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _load(model_id: str, device: str) -> tuple[Checkpoint, Any, WindowTokenizer,
 
     checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
-    model = checkpoint.model(AutoModel)
+    model = checkpoint.model(AutoModel, unused=[POOLER])
     recommended = _read_json(checkpoint, "sentence_bert_config.json").get("max_seq_length")
     window_tokenizer = WindowTokenizer(tokenizer, model, model_id, recommended_tokens=recommended)
     return checkpoint, model, window_tokenizer, _read_pooling(checkpoint)

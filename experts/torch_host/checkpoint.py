@@ -1,7 +1,7 @@
 """Checkpoint of a model, through which all torch modalities load their models."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,8 @@ from experts.host.load_context import FilesFetched
 from experts.torch_host.devices import find_device, select_dtype
 from experts.torch_host.sources import fetch_snapshot
 from experts.torch_host.tf32 import choose_tf32
+from experts.torch_host.tokenizer_files import prefer_file
+from experts.torch_host.weight_checks import check_weights
 from services.common.errors import FailedPrecondition, OutOfMemory, ServiceError
 
 if TYPE_CHECKING:
@@ -67,26 +69,39 @@ class Checkpoint:
             FailedPrecondition: LOAD_FAILED.
         """
         with self._translate_errors():
-            return kind.from_pretrained(self.folder, local_files_only=True, trust_remote_code=False, **options)
+            loaded = kind.from_pretrained(self.folder, local_files_only=True, trust_remote_code=False, **options)
+            return prefer_file(loaded, self.folder)
 
-    def model(self, kind: Any, **options: Any) -> Any:
-        """Loads a transformers model for inference on its device; options may override the dtype.
+    def model(self, kind: Any, *, unused: Collection[str] = (), **options: Any) -> Any:
+        """Loads a transformers model for inference on its device.
+
+        Args:
+            kind: class with from_pretrained.
+            unused: regular expressions for names of weights that the caller does not use, and that may be absent.
+            options: further options of from_pretrained; they may override the dtype.
 
         Raises:
-            FailedPrecondition: LOAD_FAILED.
+            FailedPrecondition: LOAD_FAILED; also if weights that the class needs are absent or have other shapes.
             OutOfMemory: it does not fit.
             FilesFetched: the load context is fetch-only.
         """
-        _raise_if_fetch_only()
-        chosen = {"dtype": self.dtype, "use_safetensors": True, "trust_remote_code": False, **options}
         if self.attention:
-            chosen["attn_implementation"] = self.attention
+            options = {"attn_implementation": self.attention, **options}
+        return self.component(kind, unused=unused, trust_remote_code=False, **options)
+
+    def component(self, kind: Any, *, unused: Collection[str] = (), **options: Any) -> Any:
+        """Loads a model of transformers or diffusers that is a part of a pipeline; otherwise like `model`."""
+        _raise_if_fetch_only()
+        chosen = {"dtype": self.dtype, "use_safetensors": True, **options}
         with self._translate_errors():
-            model = kind.from_pretrained(self.folder, local_files_only=True, **chosen)
+            model, info = kind.from_pretrained(
+                self.folder, local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True, **chosen
+            )
+            check_weights(self.model_id, type(model).__name__, info, unused=unused)
             return model.to(self.device).eval()
 
     def pipeline(self, kind: Any, **options: Any) -> Any:
-        """Loads a diffusers pipeline or component onto its device.
+        """Loads a diffusers pipeline onto its device.
 
         Raises:
             FailedPrecondition: LOAD_FAILED.

@@ -1,13 +1,16 @@
 """Diffusers pipelines: loading, and batches of calls that differ only in prompts, pictures and seeds."""
 
 import inspect
+import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 from experts.host.handler import UNBATCHED, Batching, Call, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
+from experts.torch_host.file_selection import PIPELINE_INDEX
 from experts.torch_host.torch_handler import TorchHandler
 
 BATCHED_PIPELINES = frozenset(
@@ -168,25 +171,73 @@ def fetch_pipeline(model_id: str, device: str) -> Checkpoint:
 
 
 def load_pipeline(checkpoint: Checkpoint, pipeline_class: Any, **options: Any) -> Any:
-    """Loads a pipeline of diffusers, or a component, from the variant of the weights that is available.
+    """Loads a pipeline of diffusers from the variants of the weights that are available.
 
     Raises:
         FailedPrecondition: LOAD_FAILED.
         OutOfMemory: the device has too little memory.
     """
-    has_half = any(checkpoint.folder.rglob(f"*.{_HALF}*.safetensors"))
-    has_full = any("." not in path.stem for path in checkpoint.folder.rglob("*.safetensors"))
     on_cpu = checkpoint.device.type == "cpu"
-    variant = _HALF if has_half and not (on_cpu and has_full) else None
-    pipeline = checkpoint.pipeline(pipeline_class, variant=variant, **options)
-    if hasattr(pipeline, "set_progress_bar_config"):
-        pipeline.set_progress_bar_config(disable=True)
-    for component in getattr(pipeline, "components", {"": pipeline}).values():
+    pipeline = checkpoint.pipeline(pipeline_class, **load_components(checkpoint), **options)
+    pipeline.set_progress_bar_config(disable=True)
+    for component in pipeline.components.values():
         if not on_cpu:  # on a CPU the decoder of Stable Diffusion takes 1.6 times as long with channels last
             use_channels_last(component)
         if hasattr(component, "use_slicing"):
             component.enable_slicing()  # the VAE has the largest tensors: it decodes the items of a batch one by one
     return pipeline
+
+
+def load_component(checkpoint: Checkpoint, component_class: Any) -> Any:
+    """Loads a model of diffusers that is a repository of its own, such as a ControlNet.
+
+    Raises:
+        FailedPrecondition: LOAD_FAILED.
+        OutOfMemory: the device has too little memory.
+    """
+    component = checkpoint.component(component_class, **_variant_option(checkpoint, checkpoint.folder))
+    if checkpoint.device.type != "cpu":
+        use_channels_last(component)
+    return component
+
+
+def load_components(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Loads the models and tokenizers of a pipeline, which the pipeline itself would not check.
+
+    Raises:
+        FailedPrecondition: LOAD_FAILED; also if weights that a model needs are absent or have other shapes.
+        OutOfMemory: the device has too little memory.
+    """
+    index = json.loads((checkpoint.folder / PIPELINE_INDEX).read_text(encoding="utf-8"))
+    components: dict[str, Any] = {}
+    for name, entry in index.items():
+        folder = checkpoint.folder / name
+        component_class = _find_class(*entry) if isinstance(entry, list) and all(entry) else None
+        if component_class is None or not folder.is_dir():
+            continue
+        part = replace(checkpoint, folder=folder)
+        if hasattr(component_class, "save_vocabulary"):
+            components[name] = part.processor(component_class)
+        elif hasattr(component_class, "num_parameters"):
+            components[name] = part.component(component_class, **_variant_option(checkpoint, folder))
+    return components
+
+
+def _find_class(library: str, name: str) -> Any:
+    """Returns the class of a component: of diffusers, of transformers or of a module of diffusers.pipelines."""
+    import diffusers
+    import transformers
+
+    modules = {"diffusers": diffusers, "transformers": transformers}
+    module = modules[library] if library in modules else getattr(diffusers.pipelines, library, None)
+    return getattr(module, name, None)
+
+
+def _variant_option(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
+    """Returns the option that selects 16-bit weights, if the folder has them; on a CPU only if it has no others."""
+    has_half = any(folder.glob(f"*.{_HALF}*.safetensors"))
+    has_full = any("." not in path.stem for path in folder.glob("*.safetensors"))
+    return {"variant": _HALF} if has_half and not (checkpoint.device.type == "cpu" and has_full) else {}
 
 
 def use_channels_last(component: Any) -> None:

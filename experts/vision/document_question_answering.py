@@ -11,6 +11,7 @@ from experts.host.media import pages
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
 from experts.torch_host.torch_handler import TorchHandler
+from experts.torch_host.weight_checks import POOLER
 from experts.vision.question_limits import check_characters, check_tokens
 from experts.vision.text_generation import GeneratedText, generate_text
 from services.common.errors import InvalidRequest
@@ -32,7 +33,7 @@ def document_question_answering(model_id: str, device: str) -> Handler:
     from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
 
     checkpoint = Checkpoint.fetch(model_id, device)
-    model = checkpoint.model(VisionEncoderDecoderModel)
+    model = checkpoint.model(VisionEncoderDecoderModel, unused=[POOLER])
     return DocumentQuestionAnswerer(
         checkpoint, model, checkpoint.processor(AutoImageProcessor), checkpoint.processor(AutoTokenizer)
     )

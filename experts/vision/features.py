@@ -8,6 +8,7 @@ from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.generation import move_to_device
 from experts.torch_host.torch_handler import copy_to_host
+from experts.torch_host.weight_checks import POOLER
 from experts.vision.image_batches import ImageHandler, ImageItem, stack_tensors
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def image_feature_extraction(model_id: str, device: str) -> Handler:
     from transformers import AutoImageProcessor, AutoModel
 
     checkpoint = Checkpoint.fetch(model_id, device)
-    return FeatureExtractor(checkpoint, checkpoint.model(AutoModel), checkpoint.processor(AutoImageProcessor))
+    return FeatureExtractor(
+        checkpoint, checkpoint.model(AutoModel, unused=[POOLER]), checkpoint.processor(AutoImageProcessor)
+    )
 
 
 class FeatureExtractor(ImageHandler):

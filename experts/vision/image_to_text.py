@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Call, Handler, Outputs
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generation import generate_tokens
+from experts.torch_host.weight_checks import POOLER
 from experts.vision.image_batches import ImageHandler, ImageItem, run_in_groups, stack_tensors
 from experts.vision.text_generation import decode_text
 from services.common.errors import FailedPrecondition
@@ -43,7 +44,7 @@ def image_to_text(model_id: str, device: str) -> Handler:
             reason="LOAD_FAILED",
             remedy=f"use a model of one of these types: {', '.join(_CLASSES)}",
         )
-    model = checkpoint.model(getattr(transformers, _CLASSES[kind]))
+    model = checkpoint.model(getattr(transformers, _CLASSES[kind]), unused=[POOLER])
     processor = checkpoint.processor(AutoImageProcessor)
     return Captioner(checkpoint, model, processor, checkpoint.processor(AutoTokenizer))
 
