@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_DEFAULT_STEPS = 30
-"""Limit of the default; the defaults of pipelines (50 to 100) date from slower schedulers."""
+"""Limit of a pipeline's default, which dates from slower schedulers (50 to 100); a card's default has no limit."""
 _MAX_PROMPT_CHARACTERS = 5_000
 _SEED_LIMIT = 2**53
 _OPTIONAL_PARAMETERS = ("negative_prompt", "guidance_scale", "strength")
@@ -94,7 +94,7 @@ class DiffusionHandler(PipelineHandler):
         return {"image": png(picture, raw.item.name)}
 
     def build_arguments(self, parameters: Parameters, prompt: str, **extra: Any) -> dict[str, Any]:
-        """Returns the pipeline's arguments: the requested parameters, and the number of steps by default.
+        """Returns the pipeline's arguments: the requested parameters, else those of the card, and the steps.
 
         Raises:
             InvalidRequest: the pipeline has no such parameter.
@@ -107,10 +107,11 @@ class DiffusionHandler(PipelineHandler):
                 port=parameter_port(missing),
             )
         steps = parameters.get("num_inference_steps") or self._default_steps()
-        return {"prompt": prompt, "num_inference_steps": steps, **requested, **extra}
+        return {**self.card_arguments, "prompt": prompt, "num_inference_steps": steps, **requested, **extra}
 
     def _default_steps(self) -> int:
-        return min(int(self.default_value("num_inference_steps")), MAX_DEFAULT_STEPS)
+        steps = int(self.default_value("num_inference_steps"))
+        return steps if "num_inference_steps" in self.card_arguments else min(steps, MAX_DEFAULT_STEPS)
 
 
 def read_prompt(inputs: Inputs, port: str) -> str:

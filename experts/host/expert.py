@@ -9,7 +9,8 @@ An expert is a package with these files:
                  DEVICES: the engine's devices.Devices or devices.Repositories.
                  Alternatively only EXPERT, a function of name and version that returns the Expert, for offers that
                  are known only at startup.
-    models.json  its ModelCards, each optionally with "gpu": how a GPU computes it (ComputeOptions)
+    models.json  its ModelCards, each optionally with "gpu": how a GPU computes it (ComputeOptions), and "pipeline":
+                 how its pipeline is called (PipelineOptions)
     tasks.json   TaskSpecs of its own tasks, in addition to the standard ones; optional
 """
 
@@ -36,7 +37,7 @@ from google.protobuf.message import Message
 from experts.host.devices import Devices, Repositories
 from experts.host.handler import Loader
 from experts.host.input_validation import FILES
-from experts.host.load_context import ENGINE_CHOICE, ComputeOptions
+from experts.host.load_context import ENGINE_CHOICE, PIPELINE_DEFAULTS, ComputeOptions, PipelineOptions
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, MODEL_LOCATION_UNSPECIFIED, ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -109,6 +110,8 @@ class Offer:
     loader: Loader
     compute: ComputeOptions = ENGINE_CHOICE
     """How a GPU computes it, from its card."""
+    pipeline: PipelineOptions = PIPELINE_DEFAULTS
+    """How its pipeline is called, from its card."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ def read_expert(package: str) -> Expert:
         return made(package.rpartition(".")[2], _version_of(_DISTRIBUTION))  # type: ignore[no-any-return]  # an Expert
     requires: Mapping[str, str] = tasks.get("REQUIRES", {})
     devices, folder = tasks.get("DEVICES"), files(package)
-    cards, compute = _read_cards(folder / "models.json")
+    cards, options = _read_cards(folder / "models.json")
     if isinstance(devices, Repositories):
         installed = [_with_commit(card, devices) for card in cards if _is_installed(card, devices.module)]
     else:
@@ -191,7 +194,7 @@ def read_expert(package: str) -> Expert:
         raise EngineNotInstalled(f"{package} has no model whose engine is installed", remedy=remedy)
     specs = _specs(_read(folder / "tasks.json", TaskSpec))
     offers = build_offers(installed, specs, tasks["TASKS"])
-    offers = tuple(replace(offer, compute=compute[offer.card.task, offer.card.id]) for offer in offers)
+    offers = tuple(replace(offer, **options[offer.card.task, offer.card.id]) for offer in offers)
     present = dict.fromkeys(card.id for card in installed)
     preload = tuple(model for model in tasks.get("PRELOAD", present) if model in present)
     name, version = package.rpartition(".")[2], _version_of(_DISTRIBUTION)
@@ -228,12 +231,22 @@ def _specs(own: Iterable[TaskSpec]) -> dict[str, TaskSpec]:
     return specs
 
 
-def _read_cards(file: Traversable) -> tuple[list[ModelCard], dict[tuple[str, str], ComputeOptions]]:
-    """Reads the cards in a JSON file, and their compute options by task and model id."""
+_OPTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "gpu": ("compute", ComputeOptions.from_card),
+    "pipeline": ("pipeline", PipelineOptions.from_card),
+}
+"""Fields of models.json that ModelCard does not have: attribute of Offer, and reader of the entry."""
+
+
+def _read_cards(file: Traversable) -> tuple[list[ModelCard], dict[tuple[str, str], dict[str, Any]]]:
+    """Reads the cards in a JSON file, and their options (attributes of Offer) by task and model id."""
     entries = _read_entries(file)
     with _named_in_errors(file):
-        options = {(entry.get("task", ""), entry.get("id", "")): ComputeOptions.from_card(entry) for entry in entries}
-        facts = [{name: value for name, value in entry.items() if name != "gpu"} for entry in entries]
+        options = {
+            (entry.get("task", ""), entry.get("id", "")): {name: read(entry) for name, read in _OPTIONS.values()}
+            for entry in entries
+        }
+        facts = [{name: value for name, value in entry.items() if name not in _OPTIONS} for entry in entries]
         cards: list[Any] = [_parse_message(entry, ModelCard()) for entry in facts]
         return cards, options
 

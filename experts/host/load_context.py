@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from experts.host.devices import CPU, DTYPES
@@ -57,6 +57,38 @@ class ComputeOptions:
 ENGINE_CHOICE = ComputeOptions()
 """Leaves everything to the engine."""
 
+_PIPELINE_OPTIONS = ("arguments", "dtypes")
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """How a model's pipeline is called, from its card: a distilled model needs other steps than its architecture."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the pipeline that calls do not set, such as num_inference_steps."""
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    """Number types of components on a GPU, by name; others have that of the model."""
+
+    @classmethod
+    def from_card(cls, entry: Mapping[str, Any]) -> "PipelineOptions":
+        """Reads the field "pipeline" of an entry of models.json.
+
+        Raises:
+            ValueError: names the model and the option.
+        """
+        options: Mapping[str, Any] = entry.get("pipeline", {})
+        where = f"pipeline of model {entry.get('id')}"
+        if unknown := sorted(set(options) - set(_PIPELINE_OPTIONS)):
+            raise ValueError(f"{where} has no option {unknown[0]}; its options are {', '.join(_PIPELINE_OPTIONS)}")
+        dtypes = options.get("dtypes", {})
+        if invalid := sorted(set(dtypes.values()) - set(DTYPES)):
+            raise ValueError(f"dtypes in {where} has {invalid[0]!r}; choose one of {', '.join(DTYPES)}")
+        return cls(options.get("arguments", {}), {name: DTYPES[dtype] for name, dtype in dtypes.items()})
+
+
+PIPELINE_DEFAULTS = PipelineOptions()
+"""The defaults of the pipeline."""
+
 
 def ignore_progress(_fraction: float, _message: str) -> None:
     """Reports to nobody; unlike other callbacks, it can be sent to another process."""
@@ -76,6 +108,8 @@ class LoadContext:
     """Never "auto"."""
     compute: ComputeOptions = ENGINE_CHOICE
     """As the operator or the card chose."""
+    pipeline: PipelineOptions = PIPELINE_DEFAULTS
+    """As the card states."""
     batch_scale: float = 1.0
     """Factor of the limits of batches on the device (devices.batch_scale, unless the operator set one)."""
     fetch_only: bool = False

@@ -271,6 +271,7 @@ class ModelManager:
             model.id,
             device,
             model.offer.compute.on(device, replace(self._limits.compute, dtype=dtype)),
+            model.offer.pipeline,
             scale,
         )
         with load_context.use(context):

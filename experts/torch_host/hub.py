@@ -78,9 +78,8 @@ def _commit(api: "HfApi", model_id: str, pinned: str) -> str:
         raise _unreachable_error(model_id)
     if pinned:
         return pinned
-    if is_unreachable or is_offline_mode():
-        if cached := cached_commit(model_id):
-            return cached
+    if (is_unreachable or is_offline_mode()) and (cached := cached_commit(model_id)):
+        return cached
     return str(api.resolve_revision(model_id, local_files_only=is_unreachable).resolved)
 
 

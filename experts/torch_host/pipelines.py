@@ -5,13 +5,18 @@ import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from experts.host import load_context
 from experts.host.handler import UNBATCHED, Batching, Call, Parameters
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import inference_context
+from experts.torch_host.devices import inference_context, select_dtype
 from experts.torch_host.file_selection import PIPELINE_INDEX
 from experts.torch_host.torch_handler import TorchHandler
+from services.common.errors import FailedPrecondition
+
+if TYPE_CHECKING:
+    import torch
 
 BATCHED_PIPELINES = frozenset(
     {
@@ -68,6 +73,14 @@ class PipelineHandler(TorchHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any) -> None:
         super().__init__(checkpoint, model)
         self._pipeline_parameters = inspect.signature(type(model).__call__).parameters
+        self.card_arguments = load_context.current().pipeline.arguments
+        """Arguments of the pipeline from the model's card, for calls that do not set them."""
+        if unknown := sorted(self.card_arguments.keys() - self._pipeline_parameters.keys()):
+            raise FailedPrecondition(
+                f"{self.model_id} is a {type(model).__name__}, which has no argument {unknown[0]}",
+                reason="LOAD_FAILED",
+                remedy="remove the argument from the model's card",
+            )
 
     def set_batch_limits(self, default_cost: float) -> None:
         """Enables batches if the pipeline supports them.
@@ -85,8 +98,8 @@ class PipelineHandler(TorchHandler):
         return tuple(sorted(shared.items())), tuple(sorted(sizes.items()))
 
     def default_value(self, name: str) -> Any:
-        """Returns the pipeline's default of a parameter."""
-        return self._pipeline_parameters[name].default
+        """Returns the default of a parameter: that of the card, or else of the pipeline."""
+        return self.card_arguments.get(name, self._pipeline_parameters[name].default)
 
     def generate(self, items: Sequence[PipelineItem], call: Call) -> Any | None:
         """Returns the pipeline's output for items with one batch key, or None if the call is cancelled."""
@@ -215,7 +228,7 @@ def load_components(checkpoint: Checkpoint) -> dict[str, Any]:
         component_class = _find_class(*entry) if isinstance(entry, list) and all(entry) else None
         if component_class is None or not folder.is_dir():
             continue
-        part = replace(checkpoint, folder=folder)
+        part = replace(checkpoint, folder=folder, dtype=_component_dtype(checkpoint, name))
         if hasattr(component_class, "save_vocabulary"):
             components[name] = part.processor(component_class)
         elif hasattr(component_class, "num_parameters"):
@@ -231,6 +244,14 @@ def _find_class(library: str, name: str) -> Any:
     modules = {"diffusers": diffusers, "transformers": transformers}
     module = modules[library] if library in modules else getattr(diffusers.pipelines, library, None)
     return getattr(module, name, None)
+
+
+def _component_dtype(checkpoint: Checkpoint, name: str) -> "torch.dtype":
+    """Returns the number type of a component: on a GPU that of the card, if it states one."""
+    dtypes = load_context.current().pipeline.dtypes
+    if checkpoint.device.type == "cpu" or name not in dtypes:
+        return checkpoint.dtype
+    return select_dtype(checkpoint.device, dtypes[name])
 
 
 def _variant_option(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:

@@ -61,6 +61,7 @@ class VideoGenerator(PipelineHandler):
             raise InvalidRequest(
                 f"{self.model_id} has no parameter {min(unknown)}", port=parameter_port(min(unknown)), remedy="omit it"
             )
+        options = {**self.card_arguments, **options}
         name = "video"
         if "image" in inputs:
             image = open_image(inputs["image"])

@@ -10,7 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
+from experts.host import load_context
 from experts.host.handler import Media
+from experts.host.load_context import LoadContext, PipelineOptions
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.pipelines import CallCancelledError, ProgressBar
 from experts.video import generation
@@ -35,6 +37,13 @@ def _picture(width: int = 64, height: int = 64) -> Media:
     buffer = io.BytesIO()
     Image.fromarray(solid_frame(RED, width, height)).save(buffer, "PNG")
     return Media(buffer.getvalue(), "image/png", "cat.png")
+
+
+class RunningCall:
+    cancelled = False
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Ignores progress."""
 
 
 def _encode_and_decode(frames: Any, rate: float) -> Any:
@@ -107,6 +116,23 @@ async def test_tiny_picture_is_animated(tiny_models: TinyModels, side: int) -> N
         error = await expert.call_error(ANIMATE, {"image": _picture(side, side)}, num_frames=1)
     assert len(decode_frames(outputs["video"])[0]) == 2
     assert "does not move" in error.message
+
+
+def test_frames_are_decoded_in_the_chunks_of_the_card(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_models.build("video", "tiny/animator")
+    card = PipelineOptions({"decode_chunk_size": 2})
+    with load_context.use(LoadContext(pipeline=card)):
+        handler: Any = generation.image_to_video("tiny/animator", "cpu")
+    counts, decode = list[int](), handler.model.vae.decoder.forward
+
+    def record(latents: Any, **options: Any) -> Any:
+        counts.append(len(latents))
+        return decode(latents, **options)
+
+    monkeypatch.setattr(handler.model.vae.decoder, "forward", record)
+    item = handler.prepare({"image": _picture()}, {"num_frames": 4, "num_inference_steps": 1})
+    handler.run([item], RunningCall())
+    assert counts == [2, 2]
 
 
 def test_i2vgen_video_plays_at_the_rate_that_the_model_was_conditioned_on() -> None:

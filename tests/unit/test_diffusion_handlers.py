@@ -17,8 +17,12 @@ from experts.diffusion.maps.poses import to_openpose
 from experts.diffusion.super_resolution import DiffusionUpscaler, image_super_resolution
 from experts.diffusion.tasks import TASKS
 from experts.diffusion.text_to_image import text_to_image
+from experts.host import load_context
+from experts.host.load_context import LoadContext, PipelineOptions
 from experts.host.media import open_image
-from services.common.errors import InvalidRequest, ModelFailed
+from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.pipelines import load_components
+from services.common.errors import FailedPrecondition, InvalidRequest, ModelFailed
 from tests.tiny import TinyModels
 
 # diffusers asks torch for TorchScript when it is imported.
@@ -63,6 +67,53 @@ def test_pipeline_is_reusable_after_a_cancelled_call(handler: Any) -> None:
     handler.run([item], CancelledCall(after_steps=1))
     assert handler.finish(handler.run([item], CancelledCall(after_steps=9))[0]) == before
     assert open_image(before["image"]).size == (32, 32)
+
+
+CARD = PipelineOptions({"num_inference_steps": 40, "guidance_scale": 0.5, "negative_prompt": "blurred"})
+
+
+@pytest.fixture(scope="module")
+def configured(tiny_models: TinyModels) -> Any:
+    """A handler whose card states arguments of its pipeline."""
+    tiny_models.build("diffusion", "tiny/sd")
+    with load_context.use(LoadContext(pipeline=CARD)):
+        return text_to_image("tiny/sd", "cpu")
+
+
+def test_arguments_of_the_card_are_defaults(configured: DiffusionHandler) -> None:
+    arguments = configured.prepare({"text": "a"}, {}).arguments
+    assert {name: arguments[name] for name in CARD.arguments} == CARD.arguments
+
+
+def test_parameters_of_the_call_replace_arguments_of_the_card(configured: DiffusionHandler) -> None:
+    arguments = configured.prepare({"text": "a"}, {"num_inference_steps": 2, "guidance_scale": 7.0}).arguments
+    assert arguments["num_inference_steps"] == 2
+    assert arguments["guidance_scale"] == 7.0
+    assert arguments["negative_prompt"] == "blurred"
+
+
+def test_card_with_an_argument_that_the_pipeline_lacks_fails_the_load(tiny_models: TinyModels) -> None:
+    tiny_models.build("diffusion", "tiny/sd")
+    with (
+        load_context.use(LoadContext(pipeline=PipelineOptions({"true_cfg_scale": 4.0}))),
+        pytest.raises(FailedPrecondition, match="has no argument true_cfg_scale"),
+    ):
+        text_to_image("tiny/sd", "cpu")
+
+
+def test_components_have_the_number_types_of_the_card_on_a_gpu(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, loaded = tiny_models.build("diffusion", "tiny/sd"), {}
+
+    def record(part: Checkpoint, *_: Any, **__: Any) -> None:
+        loaded[part.folder.name] = part.dtype
+
+    monkeypatch.setattr(Checkpoint, "component", record)
+    checkpoint = Checkpoint("tiny/sd", folder, "", torch.device("cuda"), torch.float16)
+    with load_context.use(LoadContext(pipeline=PipelineOptions(dtypes={"vae": "float32"}))):
+        load_components(checkpoint)
+    assert loaded == {"text_encoder": torch.float16, "unet": torch.float16, "vae": torch.float32}
 
 
 def test_default_seed_is_random(handler: Any) -> None:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from experts.host.expert import Expert, read_expert
-from experts.host.load_context import ENGINE_CHOICE, ComputeOptions
+from experts.host.load_context import ENGINE_CHOICE, PIPELINE_DEFAULTS, ComputeOptions, PipelineOptions
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
 
@@ -89,6 +89,8 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([{**CARD, "gpu": {"attention": "org/kernel"}}], {}, "attention in gpu of model m is 'org/kernel'; choose"),
         ([{**CARD, "gpu": {"tf32": 1}}], {}, "tf32 in gpu of model m is 1; choose true or false"),
         ([{**CARD, "gpu": {"kernel": "sdpa"}}], {}, "gpu of model m has no option kernel; its options are attention"),
+        ([{**CARD, "pipeline": {"steps": 4}}], {}, "pipeline of model m has no option steps; its options are"),
+        ([{**CARD, "pipeline": {"dtypes": {"vae": "int8"}}}], {}, "dtypes in pipeline of model m has 'int8'; choose"),
         ([CARD], {"specs": [{**SHOUTING, "name": "summarization"}]}, "summarization in tasks.json is a standard task"),
         (
             [CARD],
@@ -98,7 +100,7 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([CARD], {"tasks": f"{TASKS}REQUIRES = {{'m': 'no_such_engine'}}\n"}, "no model whose engine is installed"),
         ([], {}, "no model"),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_contradiction_between_files_is_reported(
     package: Package, cards: list[Any], parts: dict[str, Any], message: str
@@ -113,6 +115,13 @@ def test_card_chooses_how_a_gpu_computes_its_model(package: Package) -> None:
     expert = read_expert(package([chosen, {**CARD, "id": "n"}]))
     options = [offer.compute for offer in expert.offers]
     assert options == [ComputeOptions("float16", "sdpa", tf32=False), ENGINE_CHOICE]
+
+
+def test_card_states_arguments_and_number_types_of_its_pipeline(package: Package) -> None:
+    stated = {**CARD, "pipeline": {"arguments": {"num_inference_steps": 4}, "dtypes": {"vae": "fp32"}}}
+    expert = read_expert(package([stated, {**CARD, "id": "n"}]))
+    assert expert.offers[0].pipeline == PipelineOptions({"num_inference_steps": 4}, {"vae": "float32"})
+    assert expert.offers[1].pipeline == PIPELINE_DEFAULTS
 
 
 @pytest.mark.parametrize(
