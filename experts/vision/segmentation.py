@@ -1,5 +1,6 @@
 """Image segmentation: semantic, instance or panoptic."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -36,6 +37,10 @@ _MAX_SEGMENTS = 255
 """Maximum segments of one image: each has its own grey level."""
 _MAX_NAMED = 5
 _NO_SEGMENTS = "No segments."
+_COCO_CLASSES, _COCO_THINGS = 133, 80
+"""Classes of COCO's panoptic segmentation: first things, which are counted, then surroundings such as sky."""
+_FUSED_CLASSES = ("stuff_classes", "label_ids_to_fuse")
+"""Names of a post-processing function's parameter for classes with a single segment, by kind of model."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +159,12 @@ class UniversalSegmenter(Segmenter):
     def find_segments(self, raw: tuple[SimpleNamespace, ImageItem]) -> Segmentation:
         masks, item = raw
         width, height = fit_size(item.image.size, _MASK_PIXELS)
-        (result,) = self._post_processor()(
-            masks, threshold=item.parameters["threshold"], target_sizes=[(height, width)]
+        process = self._post_processor()
+        (result,) = process(
+            masks,
+            threshold=item.parameters["threshold"],
+            target_sizes=[(height, width)],
+            **_fused_classes(process, self.model.config.num_labels),
         )
         labels = label_names(self.model.config)
         segments = [
@@ -170,6 +179,12 @@ class UniversalSegmenter(Segmenter):
         kind = "instance" if "instance" in self.model_id.lower() else "panoptic"
         process: Callable[..., Any] = getattr(self.processor, f"post_process_{kind}_segmentation")
         return process
+
+
+def _fused_classes(process: Callable[..., Any], count: int) -> dict[str, list[int]]:
+    """Returns the argument that gives each class of surroundings one segment, if the model has COCO's classes."""
+    name = next((name for name in _FUSED_CLASSES if name in inspect.signature(process).parameters), "")
+    return {name: list(range(_COCO_THINGS, count))} if name and count == _COCO_CLASSES else {}
 
 
 def _number_segments(

@@ -1,17 +1,22 @@
 """Post-processing of the vision expert: groups, overlaps, sizes, drawings and labels."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from PIL import Image
+from transformers import EomtImageProcessorPil
 
-from experts.vision.image_batches import fit_size, run_in_groups
+from experts.torch_host.checkpoint import Checkpoint
+from experts.vision.image_batches import ImageItem, InputImage, fit_size, run_in_groups
 from experts.vision.masks import suppress_overlaps
 from experts.vision.overlays import Detection, count_labels, draw_boxes, draw_segments, pluralize
+from experts.vision.segmentation import UniversalSegmenter
 from experts.vision.text_generation import GeneratedText, generate_text
+from tests.tiny.image_files import to_media
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +88,22 @@ def test_segments_are_drawn_on_a_copy() -> None:
     assert image.getcolors() == [(64 * 64, (255, 255, 255))]
     assert overlay.getpixel((1, 63)) == (255, 255, 255)
     assert overlay.getpixel((1, 1)) != (255, 255, 255)
+
+
+@pytest.mark.parametrize(("label", "segments"), [(119, 1), (0, 2)])
+def test_surroundings_of_coco_have_one_segment_and_things_one_each(label: int, segments: int) -> None:
+    config = SimpleNamespace(num_labels=133, id2label={index: f"class {index}" for index in range(133)})
+    checkpoint = Checkpoint("org/coco_panoptic", Path(), "", torch.device("cpu"), torch.float32)
+    processor: Any = EomtImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 64}, do_pad=True)
+    segmenter = UniversalSegmenter(checkpoint, SimpleNamespace(config=config), processor)
+    classes = torch.full((1, 2, 134), -10.0)
+    classes[..., label] = 10.0
+    masks = torch.full((1, 2, 16, 16), -10.0)
+    masks[0, 0, :, :6], masks[0, 1, :, 10:] = 10.0, 10.0
+    image = Image.new("RGB", (64, 64))
+    item = ImageItem(InputImage(to_media(image), image.size, image), {}, {"threshold": 0.5})
+    outputs = SimpleNamespace(class_queries_logits=classes, masks_queries_logits=masks)
+    assert len(segmenter.find_segments((outputs, item)).segments) == segments
 
 
 class ScriptedModel:
