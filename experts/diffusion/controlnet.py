@@ -12,7 +12,7 @@ from experts.host import load_context
 from experts.host.handler import Handler, Inputs, Parameters
 from experts.host.media import derive_name, open_image
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.pipelines import fetch_pipeline, load_component, load_pipeline
+from experts.torch_host.pipelines import count_bytes, fetch_pipeline, load_component, load_pipeline
 from services.common.errors import FailedPrecondition
 
 
@@ -51,6 +51,8 @@ class ControlNetTextToImage(DiffusionHandler):
     def __init__(self, checkpoint: Checkpoint, model: Any, base: Any = None) -> None:
         super().__init__(checkpoint, model)
         self._base = base
+        if base:
+            self.shared_bytes = {f"{base.name_or_path} {base.dtype}": count_bytes(base)}
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> GenerationItem:
         prompt, media = read_prompt(inputs, "text"), inputs["image"]

@@ -25,6 +25,8 @@ class Resident(Protocol):
 
     id: str
     loaded_bytes: int
+    shared_bytes: Mapping[str, int]
+    """Bytes of models that several residents share, by name."""
     load_seconds: float
     """How long a reload would take."""
     loaded_at: float
@@ -69,7 +71,7 @@ class DeviceMemory(Generic[R]):
 
     @property
     def used_bytes(self) -> int:
-        return sum(resident.loaded_bytes for resident in self.residents)
+        return sum(resident.loaded_bytes for resident in self.residents) + sum(self._shared_bytes().values())
 
     @property
     def largest_bytes(self) -> int:
@@ -81,12 +83,20 @@ class DeviceMemory(Generic[R]):
         """Bytes left, at least 1; 0 without a budget, where the number is unknown."""
         return max(1, self.budget_bytes - self.used_bytes) if self.budget_bytes else 0
 
+    def expected_bytes(self, own: int, shared: Mapping[str, int]) -> int:
+        """Returns the bytes that a model will take: its own, and those shared ones that no resident has."""
+        present = self._shared_bytes()
+        return own + sum(size for name, size in shared.items() if name not in present)
+
     def fits(self, size: int) -> bool:
         """Whether so many bytes are free."""
         return not self.budget_bytes or self.used_bytes + size <= self.budget_bytes
 
     def add(self, resident: R) -> None:
         self.residents.append(resident)
+
+    def _shared_bytes(self) -> dict[str, int]:
+        return {name: size for resident in self.residents for name, size in resident.shared_bytes.items()}
 
     async def evict_for(self, needed: int, *, keep: R | None = None) -> None:
         """Unloads models, least recently used first, until the bytes are free or no other model is left.

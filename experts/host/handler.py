@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from services.common import strict_json
@@ -92,6 +93,9 @@ class ModelHandler(ABC):
     """The commit that was loaded; empty if it is not known."""
     memory_bytes: int = 0
     """Memory use; 0 if the host has to measure it."""
+    shared_bytes: Mapping[str, int] = MappingProxyType({})
+    """Bytes of models that it shares with others in the process, by a name for each. They are freed with the last model
+    that names them, and are not a part of memory_bytes."""
     concurrent: bool = False
     """Whether the work runs in other processes or services: calls are not batched and do not wait for each other."""
     asynchronous: bool = False

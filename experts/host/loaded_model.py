@@ -1,6 +1,6 @@
 """A model in memory, with the batch limits and latencies learnt while it runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -45,6 +45,11 @@ class LoadedModel:
     def memory_bytes(self) -> int:
         """Memory use as reported by the handler; 0 if the host has to measure it."""
         return self.handler.memory_bytes
+
+    @property
+    def shared_bytes(self) -> Mapping[str, int]:
+        """Bytes of models that it shares with others, by name."""
+        return self.handler.shared_bytes
 
     @property
     def unavailable_reason(self) -> UnavailableReason | None:

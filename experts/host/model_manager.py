@@ -188,7 +188,7 @@ class ModelManager:
         async with self._load_lock:
             placement = self._placements.of(model.id)
             memory = await self._memories.select(placement)
-            await memory.evict_for(_expected_bytes(model, memory.device))
+            await memory.evict_for(_expected_bytes(model, memory))
             self.loading_since = started_at = time.monotonic()
             try:
                 with telemetry.load_span(model.id, model.task, memory.device):
@@ -279,7 +279,8 @@ class ModelManager:
         is_remote = isinstance(handler, RemoteHandler)
         pool = self._pools.remote if is_remote else self._pools.of(device, self._devices.product)
         loaded = LoadedModel(handler, pool, batch_items=self._limits.items(scale), batch_scale=scale)
-        return loaded, loaded.memory_bytes or max(0, self._memories.used_bytes(device) - before)
+        measured = self._memories.used_bytes(device) - before - memory.expected_bytes(0, loaded.shared_bytes)
+        return loaded, loaded.memory_bytes or max(0, measured)
 
     def _free_memory(self, batcher: Batcher) -> None:
         """Evicts idle models on the devices of a batcher's models; must be called on the batcher's thread."""
@@ -288,7 +289,9 @@ class ModelManager:
             asyncio.run_coroutine_threadsafe(others, self._loop).result(EVICTION_TIMEOUT_SECONDS)
 
 
-def _expected_bytes(model: ModelSlot, device: str) -> int:
+def _expected_bytes(model: ModelSlot, memory: DeviceMemory[ModelSlot]) -> int:
     """Expected memory use: measured at the last load, stated by the card, or estimated from the parameter count."""
-    is_float32 = device == CPU or model.offer.compute.dtype == "float32"
-    return model.loaded_bytes or model.offer.card.parameter_count * (4 if is_float32 else 2)
+    if model.loaded_bytes:
+        return memory.expected_bytes(model.loaded_bytes, model.shared_bytes)
+    is_float32 = memory.device == CPU or model.offer.compute.dtype == "float32"
+    return model.offer.card.parameter_count * (4 if is_float32 else 2)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,6 +53,7 @@ class ModelSlot:
         self.id, self.task = offer.card.id, offer.spec.name
         self.latency = LatencyStats()
         self.loaded_bytes = offer.card.loaded_bytes
+        self.shared_bytes: Mapping[str, int] = {}
         """Memory use when loaded: as the card states, then as measured at the last load."""
         self.revision = offer.card.revision
         """The card's revision, or the commit that was loaded last; empty until it is known."""
@@ -124,6 +126,7 @@ class ModelSlot:
         """Records a successful load, the bytes it took in memory, and its duration."""
         if not self.loaded_bytes / TOLERANCE <= used_bytes <= self.loaded_bytes * TOLERANCE:
             self.loaded_bytes = used_bytes
+        self.shared_bytes = loaded.shared_bytes
         self.revision = self.offer.card.revision or loaded.revision
         self._outcome, self.load_seconds = loaded, seconds
         self.loaded_at = self.used_at = time.monotonic()

@@ -261,6 +261,13 @@ def _variant_option(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
     return {"variant": _HALF} if has_half and not (checkpoint.device.type == "cpu" and has_full) else {}
 
 
+def count_bytes(pipeline: Any) -> int:
+    """Returns the bytes of the weights of a pipeline's models."""
+    modules = [component for component in pipeline.components.values() if hasattr(component, "parameters")]
+    tensors = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
 def use_channels_last(component: Any) -> None:
     """Stores the weights of a module's 2D convolutions with the channels last, as GPUs' tensor cores read them.
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from experts.diffusion.controlnet import map_text_to_image
 from experts.diffusion.generation import DiffusionHandler, GeneratedPicture, GenerationItem
 from experts.diffusion.image_size import ModelResolution, Size
 from experts.diffusion.inpainting import binarize
@@ -186,3 +187,12 @@ def test_mask_of_any_mode_is_binarized() -> None:
     mask = Image.new("RGB", (2, 1))
     mask.putpixel((1, 0), (200, 200, 200))
     assert list(binarize(mask).tobytes()) == [0, 255]
+
+
+def test_controlnets_share_the_bytes_of_their_base_model(tiny_models: TinyModels) -> None:
+    tiny_models.build("diffusion", "tiny/controlnet")
+    handlers: list[Any] = [map_text_to_image("tiny/controlnet", "cpu") for _ in range(2)]
+    (size,) = handlers[0].shared_bytes.values()
+    unet = handlers[0].model.unet
+    assert size > sum(weight.numel() * 4 for weight in unet.parameters())
+    assert handlers[0].shared_bytes == handlers[1].shared_bytes

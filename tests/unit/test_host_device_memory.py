@@ -1,6 +1,6 @@
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ class FakeResident:
 
     id: str
     loaded_bytes: int = 1
+    shared_bytes: Mapping[str, int] = field(default_factory=dict)
     load_seconds: float = 0.0
     loaded_at: float = 0.0
     used_at: float = 0.0
@@ -258,6 +259,39 @@ async def test_models_share_a_budget_of_measured_bytes() -> None:
         assert gpu.used == 4
         assert gpu.released > 0
         assert models.utilization == {"cuda:0": 0.25}
+
+
+def test_shared_model_is_counted_once() -> None:
+    memory = device_memory(10, *(FakeResident(name, shared_bytes={"base": 4}) for name in "ab"))
+    assert memory.used_bytes == 6
+    assert memory.expected_bytes(1, {"base": 4, "other": 2}) == 3
+
+
+async def test_models_with_a_shared_base_are_evicted_until_it_is_freed() -> None:
+    memory = device_memory(10, *(FakeResident(name, shared_bytes={"base": 4}) for name in "ab"))
+    await memory.evict_for(6)
+    assert memory.used_bytes == 0
+
+
+class SharingGpu(Gpu):
+    """A GPU whose models share one base of 3 bytes."""
+
+    bases = 0
+
+    def load(self, model_id: str, device: str) -> Handler:
+        self.used += 0 if self.bases else 3
+        self.bases += 1
+        weights = super().load(model_id, device)
+        weights.shared_bytes = {"base": 3}
+        return weights
+
+
+async def test_shared_base_is_not_charged_to_the_model_that_loaded_it() -> None:
+    with loaded_models(SharingGpu(), "a-2", "b-2", budget=10) as models:
+        for name in ("a-2", "b-2"):
+            await use(models.get("task", name))
+        assert [models.get("task", name).loaded_bytes for name in ("a-2", "b-2")] == [2, 2]
+        assert models.free_bytes == 3
 
 
 async def test_memory_is_freed_before_the_reload_of_a_measured_model() -> None:

@@ -59,7 +59,7 @@ def test_checkpoint_without_the_head_of_the_task_is_refused(tmp_path: Path) -> N
 
 
 def test_checkpoint_with_a_head_of_another_shape_is_refused(tmp_path: Path) -> None:
-    BertForSequenceClassification(BertConfig(**SIZES, num_labels=3)).save_pretrained(tmp_path)
+    BertForSequenceClassification(BertConfig(**{**SIZES, "num_labels": 3})).save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     labels = {"id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}}
     (tmp_path / "config.json").write_text(json.dumps({**config, **labels}))
