@@ -175,7 +175,7 @@ class VitsSynthesizer(SpeechSynthesizer):
 class SpeechT5Synthesizer(SpeechSynthesizer):
     def __init__(self, checkpoint: Checkpoint, model: Any, tokenizer: Any, vocoder: Any) -> None:
         super().__init__(checkpoint, model, tokenizer)
-        self._vocoder, self._voices = vocoder, Voices(checkpoint, model.config.speaker_embedding_dim)
+        self._vocoder, self._voices = vocoder, Voices(checkpoint)
         self.rate = int(vocoder.config.sampling_rate)
 
     def tokenize(self, text: str) -> list[int]:

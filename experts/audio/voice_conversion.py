@@ -13,7 +13,7 @@ from experts.host.media.audio import MAX_SECONDS
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
 from experts.torch_host.torch_handler import TorchHandler
-from services.common.errors import InvalidRequest
+from services.common.errors import FailedPrecondition, InvalidRequest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.float32]
 
-VOCODER = "microsoft/speecht5_hifigan"
+VOCODER, VOCODER_COMMIT = "microsoft/speecht5_hifigan", "6f01b211b404df2e0a0a20ca79628a757bb35854"
 VOICES_FILE = "voices.safetensors"
 """File next to a model's weights with speaker embeddings by name. SpeechT5's authors published theirs as a data set."""
 
@@ -32,33 +32,42 @@ _SEED = 0
 
 
 class Voices:
-    """Speaker embeddings of a model."""
+    """Speaker embeddings of a model, from the file next to its weights.
 
-    def __init__(self, checkpoint: Checkpoint, size: int) -> None:
-        self._model_id, self._size = checkpoint.model_id, size
-        self._embeddings = _read_voices(checkpoint)
+    Raises:
+        FailedPrecondition: LOAD_FAILED, there is no such file. Without an embedding the model makes noises, not speech.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        from safetensors.torch import load_file
+
+        self._model_id, path = checkpoint.model_id, checkpoint.folder / VOICES_FILE
+        self._embeddings: dict[str, Any] = dict(sorted(load_file(path).items())) if path.is_file() else {}
+        if not self._embeddings:
+            raise FailedPrecondition(
+                f"{self._model_id} has no {VOICES_FILE} with speaker embeddings",
+                reason="LOAD_FAILED",
+                remedy="serve it from EXPERT_MODELS_URL, with a file of one vector per voice next to its weights",
+            )
 
     def find(self, name: str) -> str:
-        """Checks a voice's name and returns it; an empty name selects the first voice, or none if there are none.
+        """Checks a voice's name and returns it; an empty name selects the first voice.
 
         Raises:
             InvalidRequest: the model has no such voice.
         """
         if not name:
-            return next(iter(self._embeddings), "")
+            return next(iter(self._embeddings))
         if name in self._embeddings:
             return name
-        choices = f", or choose among {', '.join(self._embeddings)}" if self._embeddings else ""
         raise InvalidRequest(
-            f"{self._model_id} has no voice {name[:40]!r}", remedy=f"omit the parameter voice{choices}"
+            f"{self._model_id} has no voice {name[:40]!r}",
+            remedy=f"omit the parameter voice, or choose among {', '.join(self._embeddings)}",
         )
 
     def embedding(self, name: str, model: Any) -> Any:
-        """Returns the embedding of a voice as input of the model; zeros for an empty name."""
-        import torch
-
-        vector = self._embeddings[name] if name else torch.zeros(self._size)
-        return vector.reshape(1, -1).to(model.device, model.dtype)
+        """Returns the embedding of a voice as input of the model."""
+        return self._embeddings[name].reshape(1, -1).to(model.device, model.dtype)
 
 
 def fetch_vocoder(checkpoint: Checkpoint) -> Checkpoint:
@@ -66,7 +75,7 @@ def fetch_vocoder(checkpoint: Checkpoint) -> Checkpoint:
     own = checkpoint.folder / "vocoder"
     if own.is_dir():
         return replace(checkpoint, folder=own)
-    with load_context.use_revision(""):  # the card's revision is that of the model
+    with load_context.use_revision(VOCODER_COMMIT):
         return replace(Checkpoint.fetch(VOCODER, str(checkpoint.device)), dtype=checkpoint.dtype)
 
 
@@ -98,7 +107,7 @@ class VoiceConverter(TorchHandler):
         super().__init__(checkpoint, model)
         self._features, self._vocoder = features, vocoder
         self._rate, self._rate_out = int(features.sampling_rate), int(vocoder.config.sampling_rate)
-        self._voices = Voices(checkpoint, model.config.speaker_embedding_dim)
+        self._voices = Voices(checkpoint)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> ConversionItem:  # noqa: ARG002  # the task has none
         samples = decode_samples(inputs["audio"], self._rate, max_seconds=MAX_SECONDS)
@@ -145,10 +154,3 @@ class VoiceConverter(TorchHandler):
         with inference_context(self.model_id), use_seed(_SEED, self.model.device):
             sound = self.model.generate_speech(values, speaker, maxlenratio=_MAX_LENGTH_RATIO, vocoder=self._vocoder)
         return sound.float().cpu().reshape(-1)
-
-
-def _read_voices(checkpoint: Checkpoint) -> dict[str, Any]:
-    from safetensors.torch import load_file
-
-    path = checkpoint.folder / VOICES_FILE
-    return dict(sorted(load_file(path).items())) if path.is_file() else {}

@@ -129,6 +129,19 @@ async def test_voice_conversion_is_reproducible_and_accepts_every_format(tiny_mo
     assert all(len(read_wav(other["audio"])[0]) for other in others)
 
 
+async def test_voice_conversion_without_speaker_embeddings_is_not_loaded(tiny_models: TinyModels) -> None:
+    voices = tiny_models.build("audio", "tiny/conversion") / "voices.safetensors"
+    content = voices.read_bytes()
+    voices.unlink()
+    try:
+        async with tiny_models.serve("audio") as expert:
+            error = await expert.call_error(CONVERT, {"audio": to_wav(make_tone(LOW, 1.0))})
+    finally:
+        voices.write_bytes(content)
+    assert error.reason == "LOAD_FAILED"
+    assert "voices.safetensors" in error.message
+
+
 async def test_voice_conversion_of_silence_is_rejected(tiny_models: TinyModels) -> None:
     async with tiny_models.serve("audio") as expert:
         error = await expert.call_error(CONVERT, {"audio": to_wav(make_tone(0, 2.0))})

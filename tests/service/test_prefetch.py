@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from experts.audio.voice_conversion import VOCODER
+from experts.audio.voice_conversion import VOCODER, VOCODER_COMMIT
 from experts.diffusion.controlnet import BASE_MODELS
 from experts.host import load_context
 from experts.host.devices import Placements
@@ -63,7 +63,7 @@ def everything(tiny_models: TinyModels) -> dict[str, Repository]:
     base = BASE_MODELS[768]
     return {
         **{model: repository(folder, without="vocoder/") for model, folder in built.items()},
-        VOCODER: repository(built["tiny/conversion"] / "vocoder"),
+        VOCODER: repository(built["tiny/conversion"] / "vocoder", VOCODER_COMMIT),
         PERSON_DETECTOR: repository(tiny_models.build("vision", PERSON_DETECTOR)),
         base.model_id: repository(tiny_models.folder / base.model_id, base.commit),
     }

@@ -42,7 +42,7 @@ TASKS = {
         image-segmentation mask-generation depth-estimation image-to-text visual-question-answering
         document-question-answering image-feature-extraction keypoint-detection""",
     "audio": """automatic-speech-recognition audio-classification zero-shot-audio-classification text-to-speech
-        text-to-audio audio-to-audio voice-activity-detection""",
+        text-to-audio voice-activity-detection""",
     "video": "video-classification text-to-video image-to-video video-to-text",
     "diffusion": "text-to-image image-to-image inpainting image-super-resolution "
     + " ".join(f"{name}-control {name}-text-to-image" for name in MAPS),

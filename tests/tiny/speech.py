@@ -66,7 +66,6 @@ def build_speecht5_tts(folder: Path) -> None:
     """Builds a SpeechT5 with two voices and a vocoder."""
     import sentencepiece
     import torch
-    from safetensors.torch import save_file
     from transformers import SpeechT5Config, SpeechT5ForTextToSpeech, SpeechT5Tokenizer
 
     sentencepiece.SentencePieceTrainer.train(
@@ -86,12 +85,11 @@ def build_speecht5_tts(folder: Path) -> None:
     torch.manual_seed(0)
     SpeechT5ForTextToSpeech(SpeechT5Config(vocab_size=len(tokenizer), **_SPEECHT5)).save_pretrained(folder)
     _build_vocoder(folder)
-    voices = {name: torch.nn.functional.normalize(torch.randn(16), dim=0) for name in VOICES}
-    save_file(voices, folder / "voices.safetensors")
+    _save_voices(folder)
 
 
 def build_speecht5_conversion(folder: Path) -> None:
-    """Builds a SpeechT5 for voice conversion, without voices."""
+    """Builds a SpeechT5 for voice conversion, with two voices."""
     import torch
     from transformers import SpeechT5Config, SpeechT5FeatureExtractor, SpeechT5ForSpeechToSpeech
 
@@ -99,6 +97,15 @@ def build_speecht5_conversion(folder: Path) -> None:
     torch.manual_seed(0)
     SpeechT5ForSpeechToSpeech(SpeechT5Config(vocab_size=16, **_SPEECHT5)).save_pretrained(folder)
     _build_vocoder(folder)
+    _save_voices(folder)
+
+
+def _save_voices(folder: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    voices = {name: torch.nn.functional.normalize(torch.randn(16), dim=0) for name in VOICES}
+    save_file(voices, folder / "voices.safetensors")
 
 
 def _build_vocoder(folder: Path) -> None:
