@@ -1,12 +1,12 @@
 """Embeddings of texts, and their similarity."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.text.sentence_transformers import EmbeddingModules, read_modules
 from experts.text.token_windows import Window, WindowTokenizer, weighted_mean
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
@@ -15,33 +15,31 @@ from experts.torch_host.generation import move_to_device
 from experts.torch_host.padding import launch_passes, pad_rows
 from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
 from experts.torch_host.weight_checks import POOLER
-from services.common.errors import FailedPrecondition
 
 if TYPE_CHECKING:
     import torch
 
 _VECTOR_DIGITS = 6
-_POOLING_FILE = "1_Pooling/config.json"
-"""File in which sentence-transformers states how the vectors of tokens are pooled."""
-_POOLING_MODES = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_lasttoken": "last",
-}
-_SUPPORTED_MODULES = {"Transformer", "Pooling", "Normalize"}
+_PROMPT_MARGIN = 8
+"""Tokens by which a text with its prompt may exceed the sum of both: some tokens depend on what precedes them."""
 
 Vector = list[float]
 
 
 def feature_extraction(model_id: str, device: str) -> Handler:
-    """Loads an encoder; its tokens are pooled as its repository states, else by their mean."""
-    return FeatureExtractor(*_load(model_id, device))
+    """Loads an encoder; its tokens are pooled as its repository states, else by their mean.
+
+    Texts have the repository's prompt for documents, if it has one.
+    """
+    return FeatureExtractor(*_load(model_id, device, "document", "passage"))
 
 
 def sentence_similarity(model_id: str, device: str) -> Handler:
-    """Loads an encoder; similarity is the cosine between its vectors."""
-    return SimilarityScorer(*_load(model_id, device))
+    """Loads an encoder; similarity is the cosine between its vectors.
+
+    All texts have the same prompt, if the repository has one for similarity or queries: equal texts score 1.
+    """
+    return SimilarityScorer(*_load(model_id, device, "STS", "query"))
 
 
 @dataclass(frozen=True)
@@ -52,24 +50,60 @@ class EmbeddingItem:
     windows: list[list[Window]]
 
 
+class PromptedTokenizer:
+    """Splits texts into windows, each of which begins with the prompt."""
+
+    def __init__(self, tokenizer: Any, model: Any, model_id: str, max_tokens: int | None, prompt: str) -> None:
+        self._prompt = prompt
+        self._whole = WindowTokenizer(tokenizer, model, model_id, recommended_tokens=max_tokens)
+        self._parts = self._whole
+        if prompt:
+            limit = self._whole.max_tokens - self._whole.count(prompt) - _PROMPT_MARGIN
+            self._parts = WindowTokenizer(tokenizer, model, model_id, recommended_tokens=max(limit, _PROMPT_MARGIN))
+        self.pad_id = self._whole.pad_id
+
+    def split(self, text: str, port: str = "text") -> list[Window]:
+        """Splits a text into windows.
+
+        Raises:
+            InvalidRequest: TOO_LARGE, naming the port.
+        """
+        parts = self._parts.split(text, port=port)
+        if not self._prompt:
+            return parts
+        spans = [
+            [offset for offset, word in zip(part.offsets, part.words, strict=True) if word is not None] or [(0, 0)]
+            for part in parts
+        ]
+        texts = [text[span[0][0] : span[-1][1]] for span in spans]
+        return [window for part in texts for window in self._whole.split(self._prompt + part, port=port)]
+
+
 class Embedder(TorchHandler):
     """Base class of both tasks: computes the vector of each text."""
 
-    def __init__(self, checkpoint: Checkpoint, model: Any, window_tokenizer: WindowTokenizer, pooling: str) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, model: Any, window_tokenizer: PromptedTokenizer, modules: EmbeddingModules
+    ) -> None:
         super().__init__(checkpoint, model)
-        self._window_tokenizer, self._pooling = window_tokenizer, pooling
+        self._window_tokenizer, self._modules = window_tokenizer, modules
 
     def cost(self, item: EmbeddingItem) -> float:
         return sum(window.length for windows in item.windows for window in windows)
 
     def compute(self, items: Sequence[EmbeddingItem], call: Call) -> ReadResults:
+        import torch
+
         def forward(windows: Sequence[Window]) -> "torch.Tensor":
             batch = move_to_device(
                 pad_rows([window.row for window in windows], self._window_tokenizer.pad_id), self.model
             )
             with inference_context(self.model_id):
                 hidden = self.model(**batch).last_hidden_state.float()
-                return copy_to_host(_pool(hidden, batch["attention_mask"], self._pooling))
+                vectors = _pool(hidden, batch["attention_mask"], self._modules.pooling)
+                for layer in self._modules.layers:
+                    vectors = layer(vectors)
+                return copy_to_host(torch.nn.functional.normalize(vectors, dim=-1))
 
         flat = [[window for windows in item.windows for window in windows] for item in items]
         passes = launch_passes(flat, lambda window: window.length, forward, call, max_tokens=self.max_pass_tokens)
@@ -104,46 +138,19 @@ class SimilarityScorer(Embedder):
         return {"scores": scores, "text": f"{item.texts[closest + 1]} ({scores[closest]})"}
 
 
-def _load(model_id: str, device: str) -> tuple[Checkpoint, Any, WindowTokenizer, str]:
+def _load(model_id: str, device: str, *purposes: str) -> tuple[Checkpoint, Any, PromptedTokenizer, EmbeddingModules]:
     from transformers import AutoModel, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
     tokenizer = checkpoint.processor(AutoTokenizer)
+    modules = read_modules(checkpoint)
     model = checkpoint.model(AutoModel, unused=[POOLER])
-    recommended = _read_json(checkpoint, "sentence_bert_config.json").get("max_seq_length")
-    window_tokenizer = WindowTokenizer(tokenizer, model, model_id, recommended_tokens=recommended)
-    return checkpoint, model, window_tokenizer, _read_pooling(checkpoint)
-
-
-def _read_pooling(checkpoint: Checkpoint) -> str:
-    """Returns the model's pooling: mean, cls, max or last.
-
-    Raises:
-        FailedPrecondition: LOAD_FAILED, the model needs another pooling, several, or further modules.
-    """
-    modules = {str(module["type"]).rpartition(".")[2] for module in _read_json(checkpoint, "modules.json", [])}
-    pooling = _read_json(checkpoint, _POOLING_FILE)
-    modes = sorted(key for key, value in pooling.items() if key.startswith("pooling_mode_") and value is True)
-    unknown = (
-        sorted(modules - _SUPPORTED_MODULES) or [mode for mode in modes if mode not in _POOLING_MODES] or modes[1:]
-    )
-    if unknown:
-        raise FailedPrecondition(
-            f"{checkpoint.model_id} computes its vectors with {unknown[0]}, which is not supported",
-            reason="LOAD_FAILED",
-            remedy="use a model with a single pooling (mean, cls, max or last token) and no further layers",
-        )
-    return _POOLING_MODES[modes[0]] if modes else "mean"
-
-
-def _read_json(checkpoint: Checkpoint, name: str, default: Any = None) -> Any:
-    """Reads a file of sentence-transformers; returns the default, or {}, if it does not exist."""
-    file = checkpoint.folder / name
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else ({} if default is None else default)
+    prompted = PromptedTokenizer(tokenizer, model, model_id, modules.max_tokens, modules.find_prompt(*purposes))
+    return checkpoint, model, prompted, modules
 
 
 def _pool(hidden: "torch.Tensor", mask: "torch.Tensor", pooling: str) -> "torch.Tensor":
-    """Pools the tokens of each row to one vector of length 1."""
+    """Pools the tokens of each row to one vector."""
     import torch
 
     weights = mask.unsqueeze(-1).to(hidden)
@@ -155,7 +162,7 @@ def _pool(hidden: "torch.Tensor", mask: "torch.Tensor", pooling: str) -> "torch.
         pooled = hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
     else:
         pooled = (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
-    return torch.nn.functional.normalize(pooled, dim=-1)
+    return pooled
 
 
 def _vectors_by_text(item: EmbeddingItem, vectors: Sequence[Vector]) -> list[Vector]:

@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 WEIGHTS = ".safetensors"
 METADATA = ".cache/huggingface/download/config.json.metadata"
 """Metadata file written by `hf download --local-dir`; its first line is the commit."""
+_DENSE_LAYER = "[0-9]*_Dense/model.safetensors"
+"""Weights of a layer of sentence-transformers, next to its encoder's."""
 _DATA = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".vocab", ".bpe")
 """Configurations, vocabularies, chat templates."""
 _IGNORED = (
@@ -52,7 +54,7 @@ def has_weights(names: Iterable[str]) -> bool:
 def _is_model_weights(name: str, *, pipeline: bool) -> bool:
     """Whether a file belongs to the model; weights at the root of a pipeline are copies of all components."""
     depth = name.count("/")
-    return depth == 1 if pipeline else depth == 0
+    return depth == 1 if pipeline else depth == 0 or fnmatch(name, _DENSE_LAYER)
 
 
 def _in_folder(names: Iterable[str], folder: str) -> list[str]:
