@@ -9,6 +9,7 @@ from experts.audio.languages import resolve_language
 from experts.audio.timestamps import SpecialTokens, split_segments
 from experts.audio.transcript import SpeechSegment, build_outputs
 from experts.audio.waveforms import decode_samples, is_silent
+from experts.audio.whisper_decoding import DecodedWindow, WindowDecoder
 from experts.host.handler import Batching, Call, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.devices import inference_context
@@ -64,6 +65,7 @@ class WhisperTranscriber(TorchHandler):
             generation_config.no_timestamps_token_id + 1, self._tokenizer.eos_token_id, specials
         )
         self._languages: dict[str, int] = getattr(generation_config, "lang_to_id", None) or {}
+        self.decoder = WindowDecoder(model, self._tokenizer, self._languages)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> TranscriptionItem:
         supported = [name.strip("<|>") for name in self._languages]
@@ -109,23 +111,13 @@ class WhisperTranscriber(TorchHandler):
         features = self._stack_features(transcriptions)
         with inference_context(self.model_id):
             encoded = self.model.get_encoder()(features).last_hidden_state
-            self._detect_languages(transcriptions, encoded)
+            detected, no_speech = self.decoder.classify(encoded)
+            for transcription, language in zip(transcriptions, detected, strict=True):
+                transcription.language = transcription.language or language
             languages = [transcription.language for transcription in transcriptions]
-            out = self.model.generate(
-                encoder_outputs=_encoder_outputs(encoded),
-                **({"language": languages, "task": "transcribe"} if self._languages else {}),
-                return_timestamps=True,
-                force_unique_generate_call=True,
-                return_dict_in_generate=True,
-                output_scores=True,
-                do_sample=False,
-                num_beams=1,
-            )
-            scores = self.model.compute_transition_scores(out.sequences, out.scores, normalize_logits=True)
-        start = out.sequences.shape[1] - scores.shape[1]
-        rows = zip(transcriptions, out.sequences[:, start:].tolist(), scores.float().tolist(), strict=True)
-        for transcription, tokens, logs in rows:
-            self._add_segments(transcription, tokens, logs)
+            windows = self.decoder.decode(encoded, languages, no_speech)
+        for transcription, window in zip(transcriptions, windows, strict=True):
+            self._add_segments(transcription, window)
 
     def _stack_features(self, transcriptions: Sequence[Transcription]) -> Any:
         """Returns the features of each next window; only those of the first have been computed in prepare."""
@@ -140,21 +132,14 @@ class WhisperTranscriber(TorchHandler):
         ]
         return torch.cat(windows).to(device, self.model.dtype)
 
-    def _detect_languages(self, transcriptions: Sequence[Transcription], encoded: Any) -> None:
-        unknown = [index for index, transcription in enumerate(transcriptions) if not transcription.language]
-        if not self._languages or not unknown:
-            return
-        names = {token: name.strip("<|>") for name, token in self._languages.items()}
-        tokens = self.model.detect_language(encoder_outputs=_encoder_outputs(encoded[unknown])).tolist()
-        for index, token in zip(unknown, tokens, strict=True):
-            transcriptions[index].language = names[token]
-
-    def _add_segments(self, transcription: Transcription, tokens: Sequence[int], logs: Sequence[float]) -> None:
-        """Adds the segments of a window, and moves to the next window with sound."""
+    def _add_segments(self, transcription: Transcription, window: DecodedWindow) -> None:
+        """Adds the segments of a window, unless it has no speech, and moves to the next window with sound."""
         samples, position = transcription.item.samples, transcription.position
         offset, seconds = position / self._rate, min(self._window_samples, len(samples) - position) / self._rate
         is_last = position + self._window_samples >= len(samples)
-        segments, advance = split_segments(tokens, logs, self._special_tokens, seconds, is_last=is_last)
+        segments, advance = split_segments(window.tokens, window.logs, self._special_tokens, seconds, is_last=is_last)
+        if window.is_silent(self.decoder.thresholds):
+            segments, advance = [], seconds
         for segment in segments:
             if text := self._tokenizer.decode(segment.tokens, skip_special_tokens=True).strip():
                 confidence = sum(map(math.exp, segment.logs)) / len(segment.logs)
@@ -162,9 +147,3 @@ class WhisperTranscriber(TorchHandler):
                     SpeechSegment(text, offset + segment.start, offset + segment.end, confidence)
                 )
         transcription.position = self._skip_silence(samples, position + math.ceil(advance * self._rate))
-
-
-def _encoder_outputs(hidden: Any) -> Any:
-    from transformers.modeling_outputs import BaseModelOutput
-
-    return BaseModelOutput(last_hidden_state=hidden)

@@ -18,6 +18,7 @@ from transformers.models.whisper.modeling_whisper import WhisperEncoder
 from experts.audio.classification import Classifier, audio_classification, zero_shot_audio_classification
 from experts.audio.transcription import automatic_speech_recognition
 from experts.audio.voice_activity import voice_activity_detection
+from experts.audio.whisper_decoding import DecodedWindow, Thresholds
 from experts.host.handler import Handler, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from tests.tiny import TinyModels
@@ -128,6 +129,54 @@ def test_whisper_encodes_a_window_once_to_detect_its_language_and_to_transcribe_
     languages = [handler.finish(raw)["details"]["language"] for raw in handler.run(items, CALL)]
     assert languages == ["en", "fr"]
     assert encoded == [2]
+
+
+def test_improbable_text_is_decoded_again_at_each_temperature(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler: Any = load(tiny_models, automatic_speech_recognition, "tiny/whisper")
+    handler.decoder.thresholds = Thresholds(temperatures=(0.0, 0.5, 1.0), min_log_probability=0.1, max_no_speech=1.0)
+    rows, generate = list[int](), handler.model.generate
+
+    def count(**options: Any) -> Any:
+        rows.append(len(options["encoder_outputs"].last_hidden_state))
+        return generate(**options)
+
+    monkeypatch.setattr(handler.model, "generate", count)
+    items = [handler.prepare({"audio": to_wav(sound)}, {}) for sound in SOUNDS[:2]]
+    handler.run(items, CALL)
+    assert rows == [2, 2, 2]
+
+
+def test_sampled_transcript_is_reproducible_and_independent_of_the_batch(tiny_models: TinyModels) -> None:
+    handler: Any = load(tiny_models, automatic_speech_recognition, "tiny/whisper")
+    handler.decoder.thresholds = Thresholds(temperatures=(5.0,))
+    items = [handler.prepare({"audio": to_wav(sound)}, {}) for sound in SOUNDS[:3]]
+    together = [handler.finish(raw) for raw in handler.run(items, CALL)]
+    alone = [handler.finish(handler.run([item], CALL)[0]) for item in items]
+    assert together == alone
+
+
+def test_window_without_speech_has_no_text(tiny_models: TinyModels) -> None:
+    handler: Any = load(tiny_models, automatic_speech_recognition, "tiny/whisper")
+    handler.decoder.thresholds = Thresholds(min_log_probability=0.1, max_no_speech=-1.0)
+    item = handler.prepare({"audio": to_wav(SOUNDS[0])}, {})
+    assert handler.finish(handler.run([item], CALL)[0])["text"] == "No speech found."
+
+
+@pytest.mark.parametrize(
+    ("text", "logs", "no_speech", "doubtful"),
+    [
+        ("a clear sentence", [-0.1, -0.2], 0.0, False),
+        ("an improbable one", [-1.5, -1.2], 0.0, True),
+        ("again " * 40, [-0.1], 0.0, True),
+        ("noise", [-1.5, -1.2], 0.9, False),
+    ],
+)
+def test_window_is_doubtful_if_its_text_is_improbable_or_repeated(
+    text: str, logs: list[float], no_speech: float, *, doubtful: bool
+) -> None:
+    assert DecodedWindow([1] * len(logs), logs, no_speech).is_doubtful(text, Thresholds()) == doubtful
 
 
 def test_classes_of_audioset_are_independent(tiny_models: TinyModels) -> None:
