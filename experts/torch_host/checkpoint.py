@@ -127,17 +127,19 @@ class Checkpoint:
                 remedy="use a smaller model, a smaller dtype (EXPERT_DEVICES) or a larger GPU",
             ) from None
         except ImportError as error:
-            raise self._load_error(
-                f"it needs a package that is not installed: {error.name or error}", "install it"
-            ) from error
+            package = error.name or ("torchvision" if "torchvision" in str(error).lower() else _first_line(error))
+            raise self._load_error(f"it needs a package that is not installed: {package}", "install it") from error
         except (OSError, ValueError, KeyError) as error:
-            message = str(error).strip().partition("\n")[0][:300]
             raise self._load_error(
-                message, "check that all its files are present and that it supports the task"
+                _first_line(error), "check that all its files are present and that it supports the task"
             ) from error
 
     def _load_error(self, cause: str, remedy: str) -> FailedPrecondition:
         return FailedPrecondition(f"cannot load {self.model_id}: {cause}", remedy=remedy, reason="LOAD_FAILED")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:300]
 
 
 def _raise_if_fetch_only() -> None:

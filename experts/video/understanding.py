@@ -8,13 +8,18 @@ from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import is_multi_label, label_names, to_probabilities, top_labels
 from experts.torch_host.devices import inference_context
+from experts.torch_host.generated_text import GeneratedText
 from experts.torch_host.generation import generate_tokens, move_to_device
 from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_host
+from experts.torch_host.vision_language import PromptItem, VisionLanguageHandler, load_vision_language_model
 from experts.video.frames import sample_frames
 from services.common.errors import FailedPrecondition
 
 _DEFAULT_FRAMES = 16
 _DEFAULT_TOKENS = 50
+_PROMPT_FRAMES, _PROMPT_PIXELS = 8, 384
+"""Frames for a model that follows prompts, and the maximum side of each."""
+_DESCRIBE = "These are pictures of one video, in order. Describe in one sentence what the video shows."
 _VIDEO_DIMENSIONS = 5
 """Batch, frames, channels, height and width."""
 
@@ -29,22 +34,31 @@ def video_classification(model_id: str, device: str) -> Handler:
 
 
 def video_to_text(model_id: str, device: str) -> Handler:
-    """Loads a GIT trained with frames of videos.
+    """Loads a GIT trained with frames of videos, or a model that follows prompts about images.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, the model supports only single pictures.
+        FailedPrecondition: LOAD_FAILED; also if the model supports only single pictures.
     """
-    from transformers import AutoProcessor, GitForCausalLM
+    from transformers import AutoConfig, AutoProcessor, GitForCausalLM
 
     checkpoint = Checkpoint.fetch(model_id, device)
+    if checkpoint.processor(AutoConfig).model_type != "git":
+        handler = PromptedVideoDescriber(checkpoint, *load_vision_language_model(checkpoint))
+        if handler.is_florence:
+            raise _single_pictures_error(model_id)
+        return handler
     model = checkpoint.model(GitForCausalLM)
     if not model.config.num_image_with_embedding:
-        raise FailedPrecondition(
-            f"{model_id} describes single pictures, not videos",
-            reason="LOAD_FAILED",
-            remedy="choose one trained with videos, such as microsoft/git-base-vatex",
-        )
+        raise _single_pictures_error(model_id)
     return VideoCaptioner(checkpoint, model, checkpoint.processor(AutoProcessor))
+
+
+def _single_pictures_error(model_id: str) -> FailedPrecondition:
+    return FailedPrecondition(
+        f"{model_id} describes single pictures, not videos",
+        reason="LOAD_FAILED",
+        remedy="choose one for several pictures, such as Qwen/Qwen3-VL-2B-Instruct or microsoft/git-base-vatex",
+    )
 
 
 @dataclass(frozen=True)
@@ -123,3 +137,20 @@ class VideoCaptioner(TorchHandler):
 
     def finish(self, raw: list[int]) -> Outputs:
         return {"text": self._tokenizer.decode(raw, skip_special_tokens=True).strip()}
+
+
+class PromptedVideoDescriber(VisionLanguageHandler):
+    """Describes videos by their frames, with a model that follows prompts."""
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> PromptItem:
+        frames = sample_frames(inputs["video"], _PROMPT_FRAMES)
+        for frame in frames:
+            frame.thumbnail((_PROMPT_PIXELS, _PROMPT_PIXELS))
+        return self.encode(_DESCRIBE, frames, parameters, are_frames=True)
+
+    def run(self, items: Sequence[PromptItem], call: Call) -> list[GeneratedText]:
+        limit = items[0].parameters.get("max_new_tokens") or _DEFAULT_TOKENS
+        return self.generate(items, call, max_new_tokens=limit)
+
+    def finish(self, raw: GeneratedText) -> Outputs:
+        return {"text": self.decode(raw)}

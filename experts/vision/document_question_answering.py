@@ -1,4 +1,4 @@
-"""Document question answering from page images, without OCR (Donut)."""
+"""Document question answering from page images, without OCR: by Donut, or by a model that follows prompts."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import pages
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.classification import DIGITS
+from experts.torch_host.generated_text import GeneratedText, generate_text
 from experts.torch_host.torch_handler import TorchHandler
 from experts.torch_host.weight_checks import POOLER
+from experts.vision.document_pages import check_pages, choose_answer
+from experts.vision.prompted import PromptedDocumentAnswerer, prompted
 from experts.vision.question_limits import check_characters, check_tokens
-from experts.vision.text_generation import GeneratedText, generate_text
-from services.common.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import torch
 
-MAX_PAGES = 20
-NO_ANSWER = "The document does not say."
 _PROMPT = "<s_docvqa><s_question>{}</s_question><s_answer>"
 _MAX_ANSWER_TOKENS = 128
 _MIN_ANSWER_TOKENS = 16
@@ -29,10 +27,12 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def document_question_answering(model_id: str, device: str) -> Handler:
-    """Loads Donut, trained for questions."""
-    from transformers import AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
+    """Loads Donut, trained for questions, or a model that follows prompts."""
+    from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, VisionEncoderDecoderModel
 
     checkpoint = Checkpoint.fetch(model_id, device)
+    if checkpoint.processor(AutoConfig).model_type != "vision-encoder-decoder":
+        return prompted(PromptedDocumentAnswerer, checkpoint)
     model = checkpoint.model(VisionEncoderDecoderModel, unused=[POOLER])
     return DocumentQuestionAnswerer(
         checkpoint, model, checkpoint.processor(AutoImageProcessor), checkpoint.processor(AutoTokenizer)
@@ -61,12 +61,7 @@ class DocumentQuestionAnswerer(TorchHandler):
     def prepare(self, inputs: Inputs, parameters: Parameters) -> DocumentItem:  # noqa: ARG002  # the task has none
         prompt = self._prompt(inputs["question"])
         document = pages(inputs["image"])
-        if len(document) > MAX_PAGES:
-            raise InvalidRequest(
-                f"{inputs['image'].name} has {len(document)} pages; the limit of {self.model_id} is {MAX_PAGES}",
-                remedy="send only the pages that the question is about",
-                port="image",
-            )
+        check_pages(len(document), inputs["image"], self.model_id)
         inputs_by_page = [dict(self._processor(images=page.picture(), return_tensors="pt")) for page in document]
         return DocumentItem(inputs_by_page, prompt)
 
@@ -94,12 +89,9 @@ class DocumentQuestionAnswerer(TorchHandler):
             call.progress(number / len(item.pages), f"page {number}")
 
     def finish(self, raw: list[GeneratedText]) -> Outputs:
-        answers = [(self._text(generated.tokens), generated.score, page) for page, generated in enumerate(raw, 1)]
-        non_empty = [answer for answer in answers if answer[0]]
-        if not non_empty:
-            return {"text": NO_ANSWER, "details": {"answer": "", "score": 0.0, "page": 0}}
-        answer, score, page = max(non_empty, key=lambda answer: answer[1])
-        return {"text": answer, "details": {"answer": answer, "score": round(score, DIGITS), "page": page}}
+        return choose_answer(
+            [(self._text(generated.tokens), generated.score, page) for page, generated in enumerate(raw, 1)]
+        )
 
     def _text(self, tokens: Sequence[int]) -> str:
         text = str(self._tokenizer.decode(tokens))

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from experts.host.handler import Call, Handler, Outputs
 from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.generated_text import decode_text
 from experts.torch_host.generation import generate_tokens
 from experts.torch_host.weight_checks import POOLER
 from experts.vision.image_batches import ImageHandler, ImageItem, run_in_groups, stack_tensors
-from experts.vision.text_generation import decode_text
-from services.common.errors import FailedPrecondition
+from experts.vision.prompted import PromptedDescriber, prompted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +28,10 @@ _UNSET_LENGTH = 20
 
 
 def image_to_text(model_id: str, device: str) -> Handler:
-    """Loads a model of captions (BLIP, GIT, ViT with a decoder) or of text in images (TrOCR, Pix2Struct).
+    """Loads a model of captions (BLIP, GIT, ViT with a decoder), of text in images (TrOCR, Pix2Struct), or for prompts.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, also for a model that needs a question or prompt.
+        FailedPrecondition: LOAD_FAILED.
     """
     import transformers
     from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer
@@ -39,11 +39,7 @@ def image_to_text(model_id: str, device: str) -> Handler:
     checkpoint = Checkpoint.fetch(model_id, device)
     kind = checkpoint.processor(AutoConfig).model_type
     if kind not in _CLASSES:
-        raise FailedPrecondition(
-            f"{model_id} is of type {kind}, which does not generate text from an image alone",
-            reason="LOAD_FAILED",
-            remedy=f"use a model of one of these types: {', '.join(_CLASSES)}",
-        )
+        return prompted(PromptedDescriber, checkpoint)
     model = checkpoint.model(getattr(transformers, _CLASSES[kind]), unused=[POOLER])
     processor = checkpoint.processor(AutoImageProcessor)
     return Captioner(checkpoint, model, processor, checkpoint.processor(AutoTokenizer))

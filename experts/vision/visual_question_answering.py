@@ -1,4 +1,4 @@
-"""Visual question answering, by classification among known answers (ViLT) or by text generation (BLIP)."""
+"""Visual question answering: among known answers (ViLT), by text generation (BLIP) or by prompts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,26 +7,31 @@ from typing import TYPE_CHECKING, Any
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS, label_names, to_probabilities, top_labels
+from experts.torch_host.generated_text import GeneratedText, decode_text, generate_text
 from experts.torch_host.padding import pad_rows
 from experts.torch_host.token_limits import max_input_tokens
 from experts.torch_host.torch_handler import copy_to_host
 from experts.vision.image_batches import ImageHandler, ImageItem, run_in_groups, stack_tensors
+from experts.vision.prompted import PromptedAnswerer, prompted
 from experts.vision.question_limits import check_characters, check_tokens
-from experts.vision.text_generation import GeneratedText, decode_text, generate_text
 
 if TYPE_CHECKING:
     import torch
 
 _MAX_ANSWER_TOKENS = 32
+_QUESTION_MODELS = ("vilt", "blip")
+"""Model types that were trained for questions; others follow prompts."""
 
 Answers = list[dict[str, Any]]
 
 
 def visual_question_answering(model_id: str, device: str) -> Handler:
-    """Loads ViLT or BLIP."""
-    from transformers import AutoImageProcessor, AutoModelForVisualQuestionAnswering, AutoTokenizer
+    """Loads ViLT or BLIP, or a model that follows prompts."""
+    from transformers import AutoConfig, AutoImageProcessor, AutoModelForVisualQuestionAnswering, AutoTokenizer
 
     checkpoint = Checkpoint.fetch(model_id, device)
+    if checkpoint.processor(AutoConfig).model_type not in _QUESTION_MODELS:
+        return prompted(PromptedAnswerer, checkpoint)
     model = checkpoint.model(AutoModelForVisualQuestionAnswering)
     processor = checkpoint.processor(AutoImageProcessor)
     kind = ClassifyingAnswerer if model.config.model_type == "vilt" else GeneratingAnswerer

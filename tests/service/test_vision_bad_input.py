@@ -115,5 +115,5 @@ async def test_model_that_needs_a_question_fails_to_load_for_image_to_text(
 ) -> None:
     folder = tiny_models.build("vision", "tiny/vilt")
     (tiny_models.folder / "tiny/not-a-captioner").symlink_to(folder)
-    with pytest.raises(ServiceError, match="does not generate text from an image alone"):
+    with pytest.raises(ServiceError, match="is of type vilt, which generates no text from images"):
         image_to_text("tiny/not-a-captioner", "cpu")

@@ -8,6 +8,7 @@ from tests.tiny import TinyModel
 from tests.tiny.training import train
 from tests.tiny.video_files import BLUE, RED, solid_frame
 from tests.tiny.video_generation import build_image_to_video, build_text_to_video
+from tests.tiny.vision_language import build_smolvlm
 
 LABELS = ("red", "blue", "turning blue", "turning red")
 CAPTION = "a red wall"
@@ -95,6 +96,7 @@ def build_git(folder: Path) -> None:
 MODELS: Mapping[str, TinyModel] = {
     "tiny/videomae": TinyModel(("video-classification",), build_videomae),
     "tiny/git-video": TinyModel(("video-to-text",), build_git),
+    "tiny/frames": TinyModel(("video-to-text",), build_smolvlm),
     "tiny/director": TinyModel(("text-to-video",), build_text_to_video),
     "tiny/animator": TinyModel(("image-to-video",), build_image_to_video),
 }

@@ -19,6 +19,7 @@ from tests.tiny.image_detection import (
 from tests.tiny.image_files import COLOURS, preprocess, save_processor, solid_image
 from tests.tiny.image_text import build_blip_captioning, build_blip_vqa, build_donut, build_git, build_trocr, build_vilt
 from tests.tiny.training import train
+from tests.tiny.vision_language import build_florence, build_llava, build_qwen, build_smolvlm
 
 SMALL: Mapping[str, Any] = {
     "hidden_size": 32,
@@ -146,6 +147,9 @@ def build_dinov2(folder: Path) -> None:
     Dinov2Model(Dinov2Config(**sizes)).eval().save_pretrained(folder)
 
 
+_PROMPTED = ("image-to-text", "visual-question-answering", "document-question-answering")
+"""Tasks of models that follow prompts; Florence-2 refuses questions."""
+
 MODELS: Mapping[str, TinyModel] = {
     "tiny/vit": TinyModel(("image-classification",), build_vit),
     "tiny/clip": TinyModel(("zero-shot-image-classification", "image-feature-extraction"), build_clip),
@@ -163,6 +167,10 @@ MODELS: Mapping[str, TinyModel] = {
     "tiny/vilt": TinyModel(("visual-question-answering",), build_vilt),
     "tiny/blip-vqa": TinyModel(("visual-question-answering",), build_blip_vqa),
     "tiny/donut": TinyModel(("document-question-answering",), build_donut),
+    "tiny/llava": TinyModel(_PROMPTED, build_llava),
+    "tiny/qwen-vl": TinyModel(_PROMPTED, build_qwen),
+    "tiny/smolvlm": TinyModel(_PROMPTED, build_smolvlm),
+    "tiny/florence": TinyModel(_PROMPTED, build_florence),
     "tiny/dinov2": TinyModel(("image-feature-extraction",), build_dinov2),
     "tiny/vitpose": TinyModel(("keypoint-detection",), build_vit_pose),
 }

@@ -11,11 +11,11 @@ from PIL import Image
 from transformers import EomtImageProcessorPil
 
 from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.generated_text import GeneratedText, generate_text
 from experts.vision.image_batches import ImageItem, InputImage, fit_size, run_in_groups
 from experts.vision.masks import suppress_overlaps
 from experts.vision.overlays import Detection, count_labels, draw_boxes, draw_segments, pluralize
 from experts.vision.segmentation import UniversalSegmenter
-from experts.vision.text_generation import GeneratedText, generate_text
 from tests.tiny.image_files import to_media
 
 pytestmark = pytest.mark.slow
