@@ -9,8 +9,8 @@ An expert is a package with these files:
                  DEVICES: the engine's devices.Devices or devices.Repositories.
                  Alternatively only EXPERT, a function of name and version that returns the Expert, for offers that
                  are known only at startup.
-    models.json  its ModelCards, each optionally with "gpu": how a GPU computes it (ComputeOptions), and "pipeline":
-                 how its pipeline is called (PipelineOptions)
+    models.json  its ModelCards, each optionally with "gpu": how a GPU computes it (ComputeOptions), "pipeline": how its
+                 pipeline is called (PipelineOptions), and "verified": how its facts are known (Verification)
     tasks.json   TaskSpecs of its own tasks, in addition to the standard ones; optional
 """
 
@@ -102,6 +102,31 @@ _MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 @dataclass(frozen=True)
+class Verification:
+    """How facts on a card are known."""
+
+    what: str
+    """The facts, such as "license, revision"."""
+    how: str
+    """Their source, such as "the Hub's page in a public index"."""
+    date: str
+    """When they were looked up, as YYYY-MM-DD."""
+
+    @classmethod
+    def from_card(cls, entry: Mapping[str, Any]) -> "tuple[Verification, ...]":
+        """Reads the field "verified" of an entry of models.json.
+
+        Raises:
+            ValueError: names the model.
+        """
+        try:
+            return tuple(cls(**facts) for facts in entry.get("verified", ()))
+        except TypeError as error:
+            where = f"verified of model {entry.get('id')}"
+            raise ValueError(f"{where} must be a list of objects with what, how and date") from error
+
+
+@dataclass(frozen=True)
 class Offer:
     """One model for one task."""
 
@@ -112,6 +137,8 @@ class Offer:
     """How a GPU computes it, from its card."""
     pipeline: PipelineOptions = PIPELINE_DEFAULTS
     """How its pipeline is called, from its card."""
+    verified: tuple[Verification, ...] = ()
+    """How the facts on its card are known."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +261,7 @@ def _specs(own: Iterable[TaskSpec]) -> dict[str, TaskSpec]:
 _OPTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "gpu": ("compute", ComputeOptions.from_card),
     "pipeline": ("pipeline", PipelineOptions.from_card),
+    "verified": ("verified", Verification.from_card),
 }
 """Fields of models.json that ModelCard does not have: attribute of Offer, and reader of the entry."""
 

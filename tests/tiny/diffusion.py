@@ -10,7 +10,7 @@ from tests.tiny.training import train
 
 SIDE = 32
 _BASE = "stable-diffusion-v1-5/stable-diffusion-v1-5"
-_DETECTOR = "PekingU/rtdetr_r50vd_coco_o365"
+_DETECTOR = "PekingU/rtdetr_r18vd_coco_o365"
 _TEXT, _BASE_TEXT = 16, 768
 """Text embedding widths; the base model has the real width, which identifies the family of a ControlNet."""
 _MAPS = ("canny", "depth", "hed", "mlsd", "normal", "openpose", "scribble", "seg")

@@ -127,7 +127,6 @@ def build_smolvlm(folder: Path) -> None:
         vision_config={**_VISION},
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         scale_factor=2,
-        pad_token_id=tokenizer.pad_token_id,
     )
     _save_untrained(SmolVLMForConditionalGeneration(config), tokenizer, folder)
 

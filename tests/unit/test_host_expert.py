@@ -2,13 +2,14 @@ import json
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from experts.host.expert import Expert, read_expert
+from experts.host.expert import Expert, Verification, read_expert
 from experts.host.load_context import ENGINE_CHOICE, PIPELINE_DEFAULTS, ComputeOptions, PipelineOptions
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_EXTERNAL, MODEL_LOCATION_INTERNAL
 from services.common.errors import FailedPrecondition, NotFound, ServiceError
@@ -91,6 +92,7 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([{**CARD, "gpu": {"kernel": "sdpa"}}], {}, "gpu of model m has no option kernel; its options are attention"),
         ([{**CARD, "pipeline": {"steps": 4}}], {}, "pipeline of model m has no option steps; its options are"),
         ([{**CARD, "pipeline": {"dtypes": {"vae": "int8"}}}], {}, "dtypes in pipeline of model m has 'int8'; choose"),
+        ([{**CARD, "verified": [{"what": "license"}]}], {}, "verified of model m must be a list of objects with what"),
         ([CARD], {"specs": [{**SHOUTING, "name": "summarization"}]}, "summarization in tasks.json is a standard task"),
         (
             [CARD],
@@ -100,7 +102,7 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([CARD], {"tasks": f"{TASKS}REQUIRES = {{'m': 'no_such_engine'}}\n"}, "no model whose engine is installed"),
         ([], {}, "no model"),
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_contradiction_between_files_is_reported(
     package: Package, cards: list[Any], parts: dict[str, Any], message: str
@@ -122,6 +124,21 @@ def test_card_states_arguments_and_number_types_of_its_pipeline(package: Package
     expert = read_expert(package([stated, {**CARD, "id": "n"}]))
     assert expert.offers[0].pipeline == PipelineOptions({"num_inference_steps": 4}, {"vae": "float32"})
     assert expert.offers[1].pipeline == PIPELINE_DEFAULTS
+
+
+def test_card_states_how_its_facts_are_known(package: Package) -> None:
+    fact = {"what": "license", "how": "the Hub's page", "date": "2026-11-26"}
+    (offer,) = read_expert(package([{**CARD, "verified": [fact]}])).offers
+    assert offer.verified == (Verification("license", "the Hub's page", "2026-11-26"),)
+
+
+@pytest.mark.parametrize("expert", ["text", "vision", "audio", "video", "diffusion"])
+def test_card_of_weights_has_a_parameter_count(expert: str) -> None:
+    """Without it, memory is not freed before the first load."""
+    cards = json.loads((files(f"experts.{expert}") / "models.json").read_text(encoding="utf-8"))
+    assert [card["id"] for card in cards if not card.get("parameter_count")] == [
+        card["id"] for card in cards if card["id"].startswith("opencv/")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from services.common.errors import InvalidRequest
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-DETECTOR = "PekingU/rtdetr_r50vd_coco_o365"
+DETECTOR = "PekingU/rtdetr_r18vd_coco_o365"
 """Model that detects people; it has no pinned commit, so the available one is used."""
 _PERSON = "person"
 _PERSON_THRESHOLD, _JOINT_THRESHOLD = 0.5, 0.3
