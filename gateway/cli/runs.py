@@ -29,7 +29,7 @@ from gateway.cli.terminal import one_line
 if TYPE_CHECKING:
     from gateway.cli.follow import FollowedRun
     from gateway.cli.live_view import View
-    from gateway.client import Artifact, HuggingGPT, KeptFile, Run
+    from gateway.client import Artifact, HuggingGPT, Run, StoredFile
 
 RUN_PREFIX = "run_"
 """Prefix of run ids."""
@@ -232,7 +232,7 @@ def _save_files(what: str, out: Path, url: str | None, api_key: str | None) -> l
     return paths
 
 
-def _source(client: "HuggingGPT", what: str) -> "Run | KeptFile | Artifact":
+def _source(client: "HuggingGPT", what: str) -> "Run | StoredFile | Artifact":
     if _DIGEST.fullmatch(what):
         return client.artifact(what)
     return client.file(what) if what.startswith("file_") else client.get(what)

@@ -25,12 +25,12 @@ from gateway.client.models import (
     BatchSummary,
     Conversation,
     Event,
-    KeptFile,
     Model,
     Page,
     Pipeline,
     Port,
     Run,
+    StoredFile,
     TaskKind,
 )
 from gateway.client.options import BatchOptions, DataPolicy, Options, Plan, batch_spec, part_or_value, spec
@@ -238,7 +238,7 @@ class AsyncHuggingGPT(AsyncPipelineMethods):
         *,
         purpose: str = "user_data",
         expires_after: int | None = None,
-    ) -> KeptFile:
+    ) -> StoredFile:
         """Stores a file of any size, with constant memory.
 
         Args:
@@ -251,10 +251,10 @@ class AsyncHuggingGPT(AsyncPipelineMethods):
             raise InvalidRequest(f"{source!r} is not a local file", code="FILE", remedy="give a path or bytes")
         return await self._do(calls.upload(part, purpose, expires_after, self._on_sent))
 
-    async def file(self, file_id: str) -> KeptFile:
+    async def file(self, file_id: str) -> StoredFile:
         return await self._do(calls.file(file_id))
 
-    async def files(self, *, after: str = "", limit: int = 0) -> Page[KeptFile]:
+    async def files(self, *, after: str = "", limit: int = 0) -> Page[StoredFile]:
         """Lists stored files, newest first."""
         return await self._do(calls.files(after, limit))
 
@@ -275,7 +275,7 @@ class AsyncHuggingGPT(AsyncPipelineMethods):
         """Downloads an artifact into a file; if Damaged is raised, discard the content."""
         await self._receive(Download(artifact, file), artifact)
 
-    async def save(self, source: Run | KeptFile | Artifact, folder: str | PathLike[str] = ".") -> list[Path]:
+    async def save(self, source: Run | StoredFile | Artifact, folder: str | PathLike[str] = ".") -> list[Path]:
         """Saves the artifacts of a run, or a file, to a folder, with safe names and without overwriting other files."""
         return [await self._saved(artifact, Path(folder)) for artifact in calls.artifacts(source)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gateway.client.errors import InvalidRequest
-from gateway.client.models import Artifact, KeptFile
+from gateway.client.models import Artifact, StoredFile
 
 FORM_BYTES = 16_000_000
 """Size limit of the files sent with the request; larger ones are uploaded one by one before."""
@@ -67,7 +67,7 @@ class Url:
     url: str
 
 
-Source = str | PathLike[str] | bytes | Attachment | Artifact | KeptFile
+Source = str | PathLike[str] | bytes | Attachment | Artifact | StoredFile
 """A file: its path, bytes, id (file_…), http(s) URL, or an artifact of an earlier run."""
 
 Part = Attachment | FileId | Url | Artifact
@@ -97,7 +97,7 @@ def _part(source: Source, number: int) -> Part:
     match source:
         case Attachment() | Artifact():
             return source
-        case KeptFile():
+        case StoredFile():
             return source.artifact
         case bytes():
             return Attachment(f"file{number}", source)

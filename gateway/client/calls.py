@@ -19,12 +19,12 @@ from gateway.client.models import (
     BatchItem,
     BatchSummary,
     Conversation,
-    KeptFile,
     Model,
     Page,
     Pipeline,
     Port,
     Run,
+    StoredFile,
     TaskKind,
 )
 from gateway.client.options import Plan, run_id
@@ -119,8 +119,8 @@ def _run(reply: httpx.Response) -> Run:
     return Run.model_validate(reply.json())
 
 
-def _file(reply: httpx.Response) -> KeptFile:
-    return KeptFile.model_validate(reply.json())
+def _file(reply: httpx.Response) -> StoredFile:
+    return StoredFile.model_validate(reply.json())
 
 
 def _run_path(run_id: str, *more: str) -> str:
@@ -182,7 +182,7 @@ def delete(run_id: str) -> Call[None]:
     return Call("DELETE", _run_path(run_id), _nothing, repeatable=False)
 
 
-def upload(file: Attachment, purpose: str, expires_after: int | None, on_sent: OnSent | None) -> Call[KeptFile]:
+def upload(file: Attachment, purpose: str, expires_after: int | None, on_sent: OnSent | None) -> Call[StoredFile]:
     fields = {"purpose": purpose}
     if expires_after is not None:
         fields |= {"expires_after[anchor]": "created_at", "expires_after[seconds]": str(expires_after)}
@@ -201,15 +201,15 @@ def upload_many(files: Sequence[Attachment], on_sent: OnSent | None) -> Call[lis
     return Call("POST", "/v1/artifacts", read, form=Form({}, files, on_sent))
 
 
-def file(file_id: str) -> Call[KeptFile]:
+def file(file_id: str) -> Call[StoredFile]:
     return Call("GET", f"/v1/files/{quote(file_id, safe='')}", _file)
 
 
-def files(after: str, limit: int) -> Call[Page[KeptFile]]:
-    def read(reply: httpx.Response) -> Page[KeptFile]:
+def files(after: str, limit: int) -> Call[Page[StoredFile]]:
+    def read(reply: httpx.Response) -> Page[StoredFile]:
         content = reply.json()
         more = content["last_id"] if content["has_more"] else ""
-        return Page([KeptFile.model_validate(each) for each in content["data"]], more)
+        return Page([StoredFile.model_validate(each) for each in content["data"]], more)
 
     return Call("GET", "/v1/files", read, {"after": after, "limit": limit})
 
@@ -277,12 +277,12 @@ RemoteFile = Url | Artifact
 """A file that the gateway has, or can download."""
 
 
-def artifacts(source: Run | KeptFile | Artifact) -> list[Artifact]:
+def artifacts(source: Run | StoredFile | Artifact) -> list[Artifact]:
     """The artifacts of a run, stored file or artifact."""
     match source:
         case Run():
             return source.artifacts
-        case KeptFile():
+        case StoredFile():
             return [source.artifact]
     return [source]
 

@@ -168,7 +168,7 @@ class Event:
         return body if isinstance(body, dict) else {}
 
 
-class KeptFile(ApiModel):
+class StoredFile(ApiModel):
     """A file stored until it is deleted or expires."""
 
     id: str

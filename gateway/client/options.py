@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from gateway.client.attachments import Attachment, FileId, Part, Url
 from gateway.client.errors import InvalidRequest
-from gateway.client.models import Artifact, Conversation, KeptFile, Pipeline, Run, reference
+from gateway.client.models import Artifact, Conversation, Pipeline, Run, StoredFile, reference
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ Given = (
     | FileId
     | Url
     | Artifact
-    | KeptFile
+    | StoredFile
     | Json
     | str
     | Mapping[str, Any]
@@ -45,7 +45,7 @@ def part_or_value(given: Given, name: str) -> Part | dict[str, Any]:
     match given:
         case Attachment() | FileId() | Url() | Artifact():
             return given
-        case KeptFile():
+        case StoredFile():
             return given.artifact
         case bytes():
             return Attachment(name, given)

@@ -25,12 +25,12 @@ from gateway.client.models import (
     BatchSummary,
     Conversation,
     Event,
-    KeptFile,
     Model,
     Page,
     Pipeline,
     Port,
     Run,
+    StoredFile,
     TaskKind,
 )
 from gateway.client.options import BatchOptions, DataPolicy, Options, Plan, batch_spec, part_or_value, spec
@@ -219,7 +219,7 @@ class HuggingGPT(PipelineMethods):
         *,
         purpose: str = "user_data",
         expires_after: int | None = None,
-    ) -> KeptFile:
+    ) -> StoredFile:
         """Stores a file of any size, with constant memory.
 
         Args:
@@ -232,10 +232,10 @@ class HuggingGPT(PipelineMethods):
             raise InvalidRequest(f"{source!r} is not a local file", code="FILE", remedy="give a path or bytes")
         return self._do(calls.upload(part, purpose, expires_after, self._on_sent))
 
-    def file(self, file_id: str) -> KeptFile:
+    def file(self, file_id: str) -> StoredFile:
         return self._do(calls.file(file_id))
 
-    def files(self, *, after: str = "", limit: int = 0) -> Page[KeptFile]:
+    def files(self, *, after: str = "", limit: int = 0) -> Page[StoredFile]:
         """Lists stored files, newest first."""
         return self._do(calls.files(after, limit))
 
@@ -256,7 +256,7 @@ class HuggingGPT(PipelineMethods):
         """Downloads an artifact into a file; if Damaged is raised, discard the content."""
         self._receive(Download(artifact, file), artifact)
 
-    def save(self, source: Run | KeptFile | Artifact, folder: str | PathLike[str] = ".") -> list[Path]:
+    def save(self, source: Run | StoredFile | Artifact, folder: str | PathLike[str] = ".") -> list[Path]:
         """Saves the artifacts of a run, or a file, to a folder, with safe names and without overwriting other files."""
         return [self._saved(artifact, Path(folder)) for artifact in calls.artifacts(source)]
 

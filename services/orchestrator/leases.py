@@ -204,7 +204,7 @@ class LeaseManager(Generic[ClaimT, HeldT]):
                 log.error("released after an internal error", **self._ids(held), exc_info=error)
 
     async def _renew_periodically(self) -> None:
-        """Renews the leases of this process; stops what has lost its lease or cannot be renewed."""
+        """Renews the leases of this process; stops runs or batches that lost theirs or cannot renew it."""
         kind, renewed = self._source.kind, time.monotonic()
         while True:
             try:

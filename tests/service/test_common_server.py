@@ -186,19 +186,19 @@ async def test_health_watch_ends_with_the_server() -> None:
 
 async def test_shutdown_notifies_each_health_watch_once(caplog: pytest.LogCaptureFixture) -> None:
     received: dict[int, list[int]] = {each: [] for each in range(90)}
-    one_is_told = asyncio.Event()
+    is_first_notified = asyncio.Event()
 
     async def watch(each: int) -> None:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         async for reply in stub.Watch(health_pb2.HealthCheckRequest(service="readiness"), wait_for_ready=True):
             received[each].append(reply.status)
-            one_is_told.set()
+            is_first_notified.set()
 
     async with asyncio.timeout(10):
         async with serving(registration(CallerReporter()), RESPONDER, drain_seconds=60) as running:
             channel = dial(f"127.0.0.1:{running.port}")
             watches = [asyncio.create_task(watch(each)) for each in received]
-            await one_is_told.wait()
+            await is_first_notified.wait()
         await asyncio.wait(watches)
         await channel.close()
     for each in watches:

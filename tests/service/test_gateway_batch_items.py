@@ -81,7 +81,7 @@ async def test_unresolvable_value_fails_only_its_item(pipeline_gateway: Pipeline
         sent = [
             given(artifact={"sha256": "b" * 64}),
             given(artifact={"sha256": "no digest"}),
-            given(file_id="file_of_nobody"),
+            given(file_id="file_that_does_not_exist"),
             given(url=f"http://127.0.0.1:{web.port}/gone.txt"),
             given(url="http://127.0.0.2:1/x"),
             given(url="ftp://127.0.0.1/x"),
@@ -104,7 +104,7 @@ async def test_unresolvable_value_fails_only_its_item(pipeline_gateway: Pipeline
         "UNREADABLE",
     ]
     assert [item["inputs"] for item in failed] == [[]] * 7
-    assert failed[2]["name"] == "file_of_nobody"
+    assert failed[2]["name"] == "file_that_does_not_exist"
     assert failed[5]["name"] == "ftp://127.0.0.1/x"
     assert {item["failure"].get("port") for item in failed[:-1]} == {"note"}
     again = await pipeline_gateway.http.post(f"/v1/pipeline-batches/{batch_id}/resume", json={"failed_only": True})
@@ -131,7 +131,7 @@ async def test_run_input_may_be_a_file_id(pipeline_gateway: PipelineGateway) -> 
     run = {"pipeline": {"name": "short"}, "inputs": [{"name": "note", "file_id": stored["id"]}]}
     response = await pipeline_gateway.http.post("/v1/runs", json=run, headers={"prefer": "wait=20"})
     assert response.json()["state"] == "completed", response.text
-    run["inputs"] = [{"name": "note", "file_id": "file_of_nobody"}]
+    run["inputs"] = [{"name": "note", "file_id": "file_that_does_not_exist"}]
     rejected = (await pipeline_gateway.http.post("/v1/runs", json=run)).json()
     assert rejected["status"] == 404
     assert rejected["code"] == "FILE"

@@ -1,4 +1,4 @@
-"""What README says of metrics is what Prometheus finds."""
+"""The table of metrics in services/common/README.md agrees with what Prometheus reads."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def count(meter_provider: MeterProvider, each: Instrument) -> None:
         meter.create_observable_gauge(each.name, [one], each.unit, each.description)
 
 
-def test_each_is_found_by_the_name_it_is_said_to_have(meter_provider: MeterProvider) -> None:
+def test_each_instrument_is_exported_by_its_documented_name(meter_provider: MeterProvider) -> None:
     there = instruments()
     assert len(there) > 20
     for each in there:

@@ -47,7 +47,7 @@ def test_cold_model_goes_to_the_replica_with_most_free_memory(balancer: LoadBala
     assert balancer.choose("m", endpoints_of((A, False, 0, 5), (B, False, 3, 9), (C, False, 0, 0))) == B
 
 
-def test_orchestrators_break_ties_alike_and_differently_for_each_model(clock: Clock) -> None:
+def test_orchestrators_break_ties_in_the_same_way_but_differently_for_each_model(clock: Clock) -> None:
     cold = endpoints_of((A, False, 0, 0), (B, False, 0, 0), (C, False, 0, 0))
     chosen = {model: LoadBalancer(clock).choose(model, cold) for model in map(str, range(30))}
     again = {model: LoadBalancer(clock).choose(model, cold[::-1]) for model in chosen}

@@ -98,7 +98,7 @@ _BATCH = "DELETE FROM batches WHERE id = ?"
 
 
 class Retention:
-    """Deletes expired data while it is entered: in one process at a time, in small transactions.
+    """Context manager that deletes expired data: in one process at a time, in small transactions.
 
     Args:
         database: of the journal.
