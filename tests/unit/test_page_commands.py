@@ -29,6 +29,7 @@ FRAGMENT = re.compile(r'^ *("usage"|- target:)|…')
 
 _MODULE = re.compile(r"python -m ([a-z][\w.]*)")
 _FILE = re.compile(r"(?<![\w/.-])(?:tests|docker|k8s|gateway|services|experts|protos)/[\w./*-]*[\w*]")
+_INLINE_COMMAND = re.compile(r"(?<!`)`(hugginggpt [^`]+)`(?!`)")
 _COMMAND = re.compile(r"(?:^|[|(&] *|-- )hugginggpt ((?:[a-z][a-z-]* ?)+)([^#|&)\n]*)", re.MULTILINE)
 
 
@@ -69,7 +70,8 @@ def test_data_samples_load(page: Path) -> None:
 def test_named_commands_and_options_exist(page: Path) -> None:
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
-    assert [line for text in blocks(page, "sh") for line in _unknown_commands(text, root)] == []
+    in_text = _INLINE_COMMAND.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert [line for text in (*blocks(page, "sh"), *in_text) for line in _unknown_commands(text, root)] == []
 
 
 def _unknown_commands(text: str, root: TyperGroup) -> Iterator[str]:
