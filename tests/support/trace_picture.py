@@ -1,4 +1,4 @@
-"""Draws the trace in the README: runs the demo's request and draws its spans.
+"""Draws the trace in services/common/README.md: runs the demo's request and draws its spans.
 
 Usage: python -m tests.support.trace_picture.
 
