@@ -1,4 +1,4 @@
-"""A batch that waits states for what in `waiting_for`, until it goes on."""
+"""A waiting batch reports the reason in `waiting_for` until it continues."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A query that names what is not there is found out."""
+"""The check of queries reports unknown metrics and labels; Grafana is configured to be read-only."""
 
 from configparser import ConfigParser
 

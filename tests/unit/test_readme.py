@@ -1,4 +1,4 @@
-"""What README and the page of k8s say of themselves."""
+"""Generated parts of README pages are current, and the table of tasks is complete."""
 
 import re
 
