@@ -33,8 +33,8 @@ class QueuedCall:
     call: ActiveCall
     context: Context
     """The caller's context variables; a batch runs in the context of its first call."""
-    deliver: Callable[[Any], None]
-    """Receives the result or the error; called on the device's thread."""
+    deliver: Callable[[Any], None] = lambda _outcome: None
+    """Receives the result or the error; called on the device's thread. Set by the batcher."""
     arrived_at: float = field(default_factory=time.monotonic)
     runs_alone: bool = False
     """A batch with this call failed: it now runs without peers."""

@@ -30,7 +30,7 @@ from experts.host.isolation import use_call
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
 from experts.host.model_errors import is_out_of_memory
-from experts.host.threads import ThreadPool, to_sendable_error
+from experts.host.threads import ThreadPool, ThreadSafeFuture, to_sendable_error
 from services.common import tracing
 from services.common.errors import DeadlineExceeded, ModelFailed, Overloaded
 
@@ -87,6 +87,23 @@ class _Launched:
         """Returns the results, or raises an error, of the batch."""
         with tracing.use_span(self.span):
             return self.batch.fetch()
+
+
+class _Outcomes:
+    """Outcomes of calls that were queued together, in their order."""
+
+    def __init__(self, count: int) -> None:
+        self._outcomes: dict[int, BatchedResult | Exception] = {}
+        self._count = count
+        self._end: ThreadSafeFuture[list[BatchedResult | Exception]] = ThreadSafeFuture()
+        self.all = self._end.future
+        """Ends when the last one has been received."""
+
+    def receive(self, index: int, outcome: BatchedResult | Exception) -> None:
+        """Receives one outcome; on the device's thread."""
+        self._outcomes[index] = outcome
+        if len(self._outcomes) == self._count:
+            self._end.set_result([self._outcomes.pop(index) for index in range(self._count)])
 
 
 class Batcher:
@@ -212,11 +229,27 @@ class Batcher:
             self._update_call_seconds(seconds)
         return BatchedResult(raws[0], seconds, seconds)
 
-    def submit(self, *calls: QueuedCall) -> None:
-        """Queues calls for the next batches; from any thread. A cancelled call gets no result."""
-        with self._lock:
-            self._waiting += calls
-        self.thread.post(self._run_next)
+    async def submit(self, call: QueuedCall) -> BatchedResult:
+        """Runs a call in one of the next batches; without a result if it is cancelled.
+
+        Raises:
+            DeadlineExceeded: the call waited past its deadline.
+            Exception: as raised by the model.
+        """
+        (outcome,) = await self.submit_all([call])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def submit_all(self, calls: Sequence[QueuedCall]) -> list[BatchedResult | Exception]:
+        """Runs calls in the next batches; returns for each its result, or the error that `submit` would raise."""
+        if not calls:
+            return []
+        outcomes = _Outcomes(len(calls))
+        for index, call in enumerate(calls):
+            call.deliver = partial(outcomes.receive, index)
+        self._queue(calls)
+        return await outcomes.all
 
     def drain(self) -> None:
         """Waits for all launched batches and delivers their results; on the thread."""
@@ -230,6 +263,12 @@ class Batcher:
         self.thread.close()
         if self._waiter:
             self._waiter.close()
+
+    def _queue(self, calls: Sequence[QueuedCall]) -> None:
+        """Queues calls for the next batches; from any thread."""
+        with self._lock:
+            self._waiting += calls
+        self.thread.post(self._run_next)
 
     def _run_next(self) -> None:
         """Runs or launches the next batch, if any call still waits, and posts the one after it; on the thread."""
@@ -400,7 +439,7 @@ class Batcher:
         else:
             _deliver(batch, [error])
             return
-        self.submit(*batch)
+        self._queue(batch)
 
     def _free_memory(self) -> None:
         try:

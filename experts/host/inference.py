@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from experts.host import telemetry
 from experts.host.active_calls import ActiveCall, CallItems
@@ -20,9 +19,11 @@ from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
 from experts.host.model_errors import to_service_error, translate_model_errors
 from experts.host.model_slot import ModelSlot
-from experts.host.threads import ThreadPool, ThreadSafeFuture, to_sendable_error
+from experts.host.threads import ThreadPool, to_sendable_error
 from services.common.errors import ServiceError
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 GROUP_ITEMS = 32
@@ -44,21 +45,22 @@ class CallSteps(Generic[T]):
 
     def prepare(self, model: LoadedModel) -> tuple[Any, float]:
         """Returns the item and its cost."""
-        with cpus().charge(self.call), use_call(self.call):
-            return self.prepare_in_group(model)
+        return self.stopwatch.time(self._prepare, model)
 
     def finish(self, model: LoadedModel, raw: Any) -> T:
         """Converts the model's result to the call's output."""
-        with cpus().charge(self.call), use_call(self.call):
-            return self.finish_in_group(model, raw)
-
-    def prepare_in_group(self, model: LoadedModel) -> tuple[Any, float]:
-        """As `prepare`, for one of several items of a call that is already charged."""
-        return self.stopwatch.time(self._prepare, model)
-
-    def finish_in_group(self, model: LoadedModel, raw: Any) -> T:
-        """As `finish`, for one of several items of a call that is already charged."""
         return self.stopwatch.time(self._finish, model, raw)
+
+    def prepare_to_queue(self, model: LoadedModel, task: str, context: Context) -> QueuedCall:
+        """Returns the item, ready for `Batcher.submit`.
+
+        Args:
+            model: which runs it.
+            task: of the model.
+            context: that a batch may run in; no thread may be in it.
+        """
+        item, cost = self.prepare(model)
+        return QueuedCall(model, (task, model.handler.batch_key(item, self.parameters)), item, cost, self.call, context)
 
     def _prepare(self, model: LoadedModel) -> tuple[Any, float]:
         item = model.handler.prepare(self.read(), self.parameters)
@@ -66,74 +68,6 @@ class CallSteps(Generic[T]):
 
     def _finish(self, model: LoadedModel, raw: Any) -> T:
         return self.write(model.handler.finish(raw))
-
-
-class PipelinedItems(Generic[T]):
-    """Items of one call, or its only one, that run in batches with others of the same task and batch key.
-
-    They are prepared together and finished together: each change of threads costs 0.1 ms.
-    """
-
-    def __init__(
-        self, cpu: ThreadPool, batcher: Batcher, loaded: LoadedModel, task: str, items: Sequence[CallSteps[T]]
-    ) -> None:
-        self._cpu, self._batcher, self._loaded, self._task, self._items = cpu, batcher, loaded, task, items
-        self._call = items[0].call
-        self._context, self._finish_context = copy_context(), copy_context()  # the device's thread may be in the first
-        self._outcomes: dict[int, BatchedResult | Exception] = {}
-        self._end: ThreadSafeFuture[list[tuple[BatchedResult, T] | Exception]] = ThreadSafeFuture()
-
-    async def results(self) -> list[tuple[BatchedResult, T] | Exception]:
-        """Runs the items and returns a result or an error for each: as raised by the model, or DeadlineExceeded."""
-        self._cpu.post(self._submit)
-        return await self._end.future
-
-    def _submit(self) -> None:
-        """Prepares and queues the items; outside their context, which the device's thread may enter at once."""
-        queued = self._context.run(self._prepare)
-        if queued:
-            self._batcher.submit(*queued)
-        else:
-            self._finish_context.run(self._finish)
-
-    def _prepare(self) -> list[QueuedCall]:
-        """Returns the items that could be prepared; none if the caller has left."""
-        queued: list[QueuedCall] = []
-        with cpus().charge(self._call), use_call(self._call):
-            for index in range(len(self._items)):
-                if self._call.cancelled:
-                    return []
-                try:
-                    queued.append(self._prepare_item(index))
-                except BaseException as error:  # noqa: BLE001  # reported to the caller
-                    self._outcomes[index] = to_sendable_error(error)
-        return queued
-
-    def _prepare_item(self, index: int) -> QueuedCall:
-        steps, deliver = self._items[index], partial(self._receive_outcome, index)
-        item, cost = steps.prepare_in_group(self._loaded)
-        batch_key = (self._task, self._loaded.handler.batch_key(item, steps.parameters))
-        return QueuedCall(self._loaded, batch_key, item, cost, self._call, self._context, deliver)
-
-    def _receive_outcome(self, index: int, outcome: BatchedResult | Exception) -> None:
-        self._outcomes[index] = outcome
-        if len(self._outcomes) == len(self._items):
-            self._cpu.post(lambda: self._finish_context.run(self._finish))
-
-    def _finish(self) -> None:
-        if self._call.cancelled:
-            return
-        with cpus().charge(self._call), use_call(self._call):
-            self._end.set_result([self._finish_item(index) for index in range(len(self._items))])
-
-    def _finish_item(self, index: int) -> tuple[BatchedResult, T] | Exception:
-        outcome = self._outcomes.pop(index)  # frees the model's result
-        if isinstance(outcome, Exception):
-            return outcome
-        try:
-            return outcome, self._items[index].finish_in_group(self._loaded, outcome.raw)
-        except BaseException as error:  # noqa: BLE001  # reported to the caller
-            return to_sendable_error(error)
 
 
 @dataclass(frozen=True)
@@ -164,18 +98,14 @@ class Inference:
             OutOfMemory: the input or the result does not fit.
             ModelFailed: the model failed; the log has the cause.
         """
-        batcher = model.batcher
         async with model.use(steps.call) as loaded:
             with translate_model_errors(model.id):
                 if loaded.handler.concurrent:
-                    ran, result = await self._run_unbatched(loaded, batcher, steps)
-                elif batcher.is_idle and not steps.decodes_files:
-                    ran, result = await self._run_directly(loaded, batcher, steps)
+                    ran, result = await self._run_unbatched(loaded, model.batcher, steps)
+                elif model.batcher.is_idle and not steps.decodes_files:
+                    ran, result = await self._run_directly(loaded, model.batcher, steps)
                 else:
-                    outcome = (await self._run_batched(model, loaded, [steps]))[0]
-                    if isinstance(outcome, Exception):
-                        raise outcome
-                    ran, result = outcome
+                    ran, result = await self._run_batched(loaded, model.batcher, steps, model.task)
         return _record(model, steps, ran, result)
 
     async def run_items(
@@ -214,17 +144,32 @@ class Inference:
         self, model: ModelSlot, loaded: LoadedModel, call: CallItems, items: Sequence[CallSteps[T]]
     ) -> list[tuple[BatchedResult, T] | Exception]:
         """Runs some items of a call; a single one if the handler is concurrent."""
-        outcomes: list[tuple[BatchedResult, T] | Exception]
         if loaded.handler.concurrent:
-            try:
-                outcomes = [await self._run_unbatched(loaded, model.batcher, items[0])]
-            except Exception as error:  # noqa: BLE001  # reported as the item's
-                outcomes = [error]
+            outcomes = [await _outcome(self._run_unbatched(loaded, model.batcher, items[0]))]
         else:
-            outcomes = await self._run_batched(model, loaded, items)
+            prepared = await self._on_cpu(call, _prepare_group, items, loaded, model.task, copy_context())
+            ran = await model.batcher.submit_all([item for item in prepared if isinstance(item, QueuedCall)])
+            outcomes = await self._on_cpu(call, _finish_group, items, loaded, _merge(prepared, ran))
         call.count_ended(len(items))
         call.report()
         return outcomes
+
+    async def _run_batched(
+        self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T], task: str
+    ) -> tuple[BatchedResult, T]:
+        """Runs the call in a batch with others; inputs are read and outputs written while the device runs batches."""
+        item = await self._on_cpu(steps.call, steps.prepare_to_queue, loaded, task, copy_context())
+        ran = await batcher.submit(item)
+        return ran, await self._on_cpu(steps.call, steps.finish, loaded, ran.raw)
+
+    async def _on_cpu(self, call: ActiveCall, step: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs a step of a call on a CPU thread, and charges the call for it."""
+
+        def charged() -> R:
+            with cpus().charge(call), use_call(call):
+                return step(*args, **kwargs)
+
+        return await self._cpu.run(charged)
 
     async def _run_directly(
         self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]
@@ -232,7 +177,7 @@ class Inference:
         """Runs all steps on the device's thread: without other calls, each change of threads only costs 0.1 ms."""
 
         def run_all() -> tuple[BatchedResult, T | None, bool]:
-            with cpus().charge(steps.call):
+            with cpus().charge(steps.call), use_call(steps.call):
                 item, cost = steps.prepare(loaded)
                 ran = batcher.run_alone(loaded, item, cost, steps.call)
                 if batcher.has_multiple_calls:  # others arrived meanwhile and need the device
@@ -241,7 +186,7 @@ class Inference:
 
         ran, result, finished = await batcher.thread.run(run_all)
         if not finished:
-            result = await self._cpu.run(steps.finish, loaded, ran.raw)
+            result = await self._on_cpu(steps.call, steps.finish, loaded, ran.raw)
         return ran, result  # type: ignore[return-value]  # it is finished now
 
     async def _run_unbatched(
@@ -265,11 +210,11 @@ class Inference:
             return ran, steps.finish(loaded, ran.raw)
 
         with batcher.count_running():
-            return await self._cpu.run(run_all)
+            return await self._on_cpu(steps.call, run_all)
 
     async def _run_remote(self, loaded: LoadedModel, batcher: Batcher, steps: CallSteps[T]) -> tuple[BatchedResult, T]:
         """Runs the call by a RemoteHandler on the event loop; calls do not wait for each other."""
-        item, _ = await self._cpu.run(steps.prepare, loaded)
+        item, _ = await self._on_cpu(steps.call, steps.prepare, loaded)
         with batcher.count_running():
             started_at = time.monotonic()
             try:
@@ -280,13 +225,53 @@ class Inference:
                 if loaded.pool:
                     steps.call.add_usage(loaded.pool.name, seconds)
             telemetry.record_batch(batcher.model_id, 1, seconds)
-        return BatchedResult(raw, seconds, seconds), await self._cpu.run(steps.finish, loaded, raw)
+        return BatchedResult(raw, seconds, seconds), await self._on_cpu(steps.call, steps.finish, loaded, raw)
 
-    async def _run_batched(
-        self, model: ModelSlot, loaded: LoadedModel, items: Sequence[CallSteps[T]]
-    ) -> list[tuple[BatchedResult, T] | Exception]:
-        """Runs items in batches; inputs are read and outputs written while the device runs others."""
-        return await PipelinedItems(self._cpu, model.batcher, loaded, model.task, items).results()
+
+async def _outcome(result: Awaitable[R]) -> R | Exception:
+    """Returns a result, or the error with which it fails."""
+    try:
+        return await result
+    except Exception as error:  # noqa: BLE001  # reported as the item's
+        return error
+
+
+def _prepare_group(
+    items: Sequence[CallSteps[Any]], loaded: LoadedModel, task: str, context: Context
+) -> list[QueuedCall | Exception]:
+    """Prepares items of one call on one thread, since each change of threads costs 0.1 ms."""
+    return [_try(steps.prepare_to_queue, loaded, task, context) for steps in items]
+
+
+def _finish_group(
+    items: Sequence[CallSteps[T]], loaded: LoadedModel, outcomes: list[BatchedResult | Exception]
+) -> list[tuple[BatchedResult, T] | Exception]:
+    """Finishes items of one call on one thread; each result of the model is freed then."""
+    outcomes.reverse()
+    return [_try(_finish_item, steps, loaded, outcomes.pop()) for steps in items]
+
+
+def _finish_item(
+    steps: CallSteps[T], loaded: LoadedModel, outcome: BatchedResult | Exception
+) -> tuple[BatchedResult, T]:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome, steps.finish(loaded, outcome.raw)
+
+
+def _try(step: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | Exception:
+    try:
+        return step(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001  # reported to the caller
+        return to_sendable_error(error)
+
+
+def _merge(
+    prepared: Sequence[QueuedCall | Exception], ran: Sequence[BatchedResult | Exception]
+) -> list[BatchedResult | Exception]:
+    """Returns the outcome of every item: its error, or that of its batch."""
+    remaining = iter(ran)
+    return [item if isinstance(item, Exception) else next(remaining) for item in prepared]
 
 
 def _record(model: ModelSlot, steps: CallSteps[T], ran: BatchedResult, result: T) -> InferenceResult[T]:

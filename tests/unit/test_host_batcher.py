@@ -18,7 +18,6 @@ from experts.host.handler import Batching, Call, Handler
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import Meter, Pool
 from experts.host.model_slot import ModelSlot
-from experts.host.threads import ThreadSafeFuture
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded
@@ -152,13 +151,7 @@ class Callers:
         await self.batcher.thread.run(lambda: None)
 
     async def _result(self, model: LoadedModel, item: str, call: ActiveCall) -> BatchedResult:
-        future = ThreadSafeFuture[BatchedResult]()
-
-        def deliver(outcome: Any) -> None:
-            (future.set_exception if isinstance(outcome, Exception) else future.set_result)(outcome)
-
-        self.batcher.submit(QueuedCall(model, "key", item, 1, call, copy_context(), deliver))
-        return await future.future
+        return await self.batcher.submit(QueuedCall(model, "key", item, 1, call, copy_context()))
 
 
 @pytest.fixture
