@@ -18,7 +18,7 @@ from experts.host.latency_model import Stopwatch
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import cpus
 from experts.host.model_errors import to_service_error, translate_model_errors
-from experts.host.model_slot import ModelSlot
+from experts.host.model_manager import ModelSlot
 from experts.host.threads import ThreadPool, to_sendable_error
 from services.common.errors import ServiceError
 

@@ -27,8 +27,7 @@ from experts.host.input_validation import (
     has_artifacts,
     has_files,
 )
-from experts.host.model_manager import ModelManager
-from experts.host.model_slot import ModelSlot, State
+from experts.host.model_manager import ModelManager, ModelSlot, State
 from experts.host.settings import Settings
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1 import expert_pb2_grpc as rpc

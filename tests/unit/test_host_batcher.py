@@ -17,7 +17,7 @@ from experts.host.expert import Offer
 from experts.host.handler import Batching, Call, Handler
 from experts.host.loaded_model import LoadedModel
 from experts.host.metering import Meter, Pool
-from experts.host.model_slot import ModelSlot
+from experts.host.model_manager import ModelSlot
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import DeadlineExceeded, InvalidRequest, ModelFailed, Overloaded

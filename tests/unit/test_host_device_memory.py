@@ -11,8 +11,7 @@ from experts.host.device_memory import DeviceMemory
 from experts.host.devices import MAX_WAITING, Memory
 from experts.host.expert import Offer
 from experts.host.handler import UNBATCHED, Batching, Handler, Single
-from experts.host.model_manager import Limits, ModelManager
-from experts.host.model_slot import ModelSlot, State
+from experts.host.model_manager import Limits, ModelManager, ModelSlot, State
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition, OutOfMemory

@@ -12,8 +12,7 @@ from experts.host.active_calls import ActiveCalls, ProgressUpdate
 from experts.host.expert import Offer
 from experts.host.handler import Handler, Loader, Single, single
 from experts.host.loaded_model import LoadedModel
-from experts.host.model_manager import Limits, ModelManager
-from experts.host.model_slot import FAILURE_SECONDS, ModelSlot, State
+from experts.host.model_manager import FAILURE_SECONDS, Limits, ModelManager, ModelSlot, State
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
 from services.common.errors import FailedPrecondition

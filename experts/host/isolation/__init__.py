@@ -10,12 +10,12 @@ from experts.host.isolation.runtime import (
     Configuration,
     current_limits,
     engine_pool,
+    isolated_single,
     run_in_pool,
     run_isolated,
     running,
     use_call,
 )
-from experts.host.isolation.single import isolated_single
 from experts.host.isolation.worker import is_worker, report_progress
 
 __all__ = [

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from experts.host.handler import Call
+from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Media, Outputs, Parameters
 from experts.host.isolation import messages
 from experts.host.isolation.limits import Budget, Limits
 from experts.host.isolation.pool import Pool
@@ -206,6 +206,44 @@ def engine_pool(prepare: Callable[..., Any], *arguments: Any, slow_seconds: floa
         )
         _runtime.engines.append(pool)
     return pool
+
+
+@dataclass(frozen=True)
+class IsolatedFunctionHandler(Handler):
+    """Handler of a function of inputs and parameters; its calls run concurrently in worker processes."""
+
+    function: Callable[[Inputs, Parameters], Outputs]
+    port: str
+    """The input port of its file."""
+    batching = UNBATCHED
+    concurrent = True
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> tuple[dict[str, Any], dict[str, Any]]:
+        return dict(inputs), dict(parameters)
+
+    def run(self, items: Sequence[tuple[Inputs, Parameters]], call: Call) -> list[Outputs]:  # noqa: ARG002  # use_call has it
+        return [
+            run_isolated(self.function, inputs, parameters, file=_file(inputs, self.port), port=self.port)
+            for inputs, parameters in items
+        ]
+
+    def finish(self, raw: Outputs) -> Outputs:
+        return raw
+
+
+def isolated_single(function: Callable[[Inputs, Parameters], Outputs], *, port: str) -> Handler:
+    """Adapts a function to a Handler that runs it in worker processes.
+
+    Args:
+        function: importable by its name, or a partial of such a function.
+        port: input port of the file that it reads.
+    """
+    return IsolatedFunctionHandler(function, port)
+
+
+def _file(inputs: Inputs, port: str) -> str:
+    media = inputs.get(port)
+    return media.name if isinstance(media, Media) else port
 
 
 def _reset_in_child() -> None:
