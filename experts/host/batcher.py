@@ -111,7 +111,8 @@ class Batcher:
 
     Args:
         model_id: the model.
-        limit: maximum number of calls, waiting and running; background calls may use three quarters of it.
+        limit: number of calls, waiting and running, from which on further ones are refused; for background calls, three
+            quarters of it.
         composer: composes the batches.
     """
 
@@ -121,7 +122,7 @@ class Batcher:
         self.busy_since: float | None = None
         """When the batch in progress started, by time.monotonic(); None while the thread is idle."""
         self.limit = limit
-        """Maximum number of admitted calls."""
+        """Number of admitted calls from which on further ones are refused."""
         self.model_id = model_id
         self.free_memory: Callable[[], None] = lambda: None
         """Frees device memory; called on the thread after a batch ran out of memory."""
@@ -167,18 +168,21 @@ class Batcher:
         return True
 
     def capacity(self, *, background: bool = False) -> int:
-        """Returns the maximum number of calls, waiting and running."""
+        """Returns the number of calls, waiting and running, from which on further ones are refused."""
         return max(1, self.limit * 3 // 4) if background else self.limit
 
     @contextmanager
     def admit(self, count: int = 1, *, background: bool = False) -> Iterator[None]:
-        """Admits calls for the duration of the block.
+        """Admits calls for the duration of the block: all of them, if the limit allows one more.
+
+        Several calls may thus exceed the limit once. If they had to fit, single calls that arrive all the time would
+        take every slot that becomes free, and several would never be admitted.
 
         Raises:
-            Overloaded: with them there would be more than the limit.
+            Overloaded: the limit is reached.
         """
         capacity = self.capacity(background=background)
-        if self._present + count > capacity:
+        if self._present >= capacity:
             delay = min(max(self._present * self._call_seconds, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS)
             raise Overloaded(
                 f"{self.model_id} has {self._present} of at most {capacity} calls and cannot accept {count} more",

@@ -18,7 +18,7 @@ class Settings(ServiceSettings, StoreSettings):
 
     max_waiting: int = Field(0, ge=0)
     """Maximum calls of one model, running or waiting; further calls are refused immediately. Background calls may use
-    three quarters of it. 0: two full batches, and at least 64."""
+    three quarters of it. A call with many items may exceed it. 0: two full batches, and at least 64."""
     batch_items: int = Field(0, ge=0)
     """Maximum calls in one batch, for any model that can batch. 0: 32 times the batch scale."""
     batch_scale: float = Field(0.0, ge=0, allow_inf_nan=False)

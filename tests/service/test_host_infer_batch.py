@@ -163,20 +163,31 @@ async def test_item_that_is_too_large_alone_fails_alone(start_host: Start) -> No
     assert texts(await host.infer_batch("12345", "x" * 11)) == ["12345", "TOO_LARGE"]
 
 
-async def test_items_are_admitted_all_or_none(start_host: Start, gate: Gate) -> None:
+async def test_all_items_are_admitted_while_one_more_call_would_be(start_host: Start, gate: Gate) -> None:
     host = await start_host(gate, max_waiting=4)
-    first = host.infer_batch("a", "b")
+    first = host.infer_batch("a", "b", "c")
     await wait_for_event(gate.entered)
-    error = await refusal_of(host.infer_batch("c", "d", "e"))
+    second = asyncio.ensure_future(host.infer_batch("d", "e", "f", "g"))
+    await host.until_waiting(4)
+    gate.release.set()
+    assert texts(await first) == ["a", "b", "c"]
+    assert texts(await second) == ["d", "e", "f", "g"]
+
+
+async def test_items_are_refused_while_no_further_call_is_accepted(start_host: Start, gate: Gate) -> None:
+    host = await start_host(gate, max_waiting=4)
+    first = host.infer_batch("a", "b", "c", "d")
+    await wait_for_event(gate.entered)
+    error = await refusal_of(host.infer_batch("e", "f", "g"))
     assert error.code.name == "RESOURCE_EXHAUSTED"
     assert error.reason == "OVERLOADED"
-    assert "m has 2 of at most 4 calls and cannot accept 3 more" in error.message
+    assert "m has 4 of at most 4 calls and cannot accept 3 more" in error.message
     assert error.retry_after
     load = (await host.describe()).load
-    assert load.waiting + load.running == 2
+    assert load.waiting + load.running == 4
     gate.release.set()
     await first
-    assert texts(await host.infer_batch("c", "d", "e", "f")) == ["c", "d", "e", "f"]
+    assert texts(await host.infer_batch("e", "f", "g")) == ["e", "f", "g"]
 
 
 async def test_cancelled_call_frees_its_capacity_and_notifies_the_model(start_host: Start, gate: Gate) -> None:

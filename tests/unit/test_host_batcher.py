@@ -212,6 +212,16 @@ def test_full_batcher_refuses_call_with_retry_delay(limit: int, background: bool
     batcher.thread.close()
 
 
+def test_several_calls_are_admitted_together_until_the_limit_is_reached() -> None:
+    batcher = Batcher("m", limit=4, composer=BatchComposer(background_seconds=0.05))
+    with batcher.admit(3), batcher.admit(4):
+        assert batcher.present == 7
+        with pytest.raises(Overloaded), batcher.admit():
+            pass
+    assert batcher.present == 0
+    batcher.thread.close()
+
+
 async def test_calls_that_arrive_during_a_batch_form_the_next(callers: Callers) -> None:
     model = Model()
     loaded = LoadedModel(model)

@@ -76,8 +76,8 @@ class ExpertServiceServicer:
         many calls of Infer. Each item succeeds or fails alone, with the error that Infer would return for it. The call
         itself fails for what its items share: the errors of Infer that name no input port; INVALID_ARGUMENT with the port
         "items" if there are no items, more than the model accepts, or too many bytes; RESOURCE_EXHAUSTED/OVERLOADED if the
-        model has no capacity for all items now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of
-        Infer. Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
+        model accepts no further call now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of Infer.
+        Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

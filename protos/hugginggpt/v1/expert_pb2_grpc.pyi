@@ -44,8 +44,8 @@ class ExpertServiceStub:
     many calls of Infer. Each item succeeds or fails alone, with the error that Infer would return for it. The call
     itself fails for what its items share: the errors of Infer that name no input port; INVALID_ARGUMENT with the port
     "items" if there are no items, more than the model accepts, or too many bytes; RESOURCE_EXHAUSTED/OVERLOADED if the
-    model has no capacity for all items now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of
-    Infer. Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
+    model accepts no further call now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of Infer.
+    Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
     """
     Describe: _grpc.UnaryUnaryMultiCallable[_expert_pb2.DescribeRequest, _expert_pb2.DescribeResponse]
     """Describes the expert: its tasks, its models and its load."""
@@ -68,8 +68,8 @@ class ExpertServiceAsyncStub(ExpertServiceStub):
     many calls of Infer. Each item succeeds or fails alone, with the error that Infer would return for it. The call
     itself fails for what its items share: the errors of Infer that name no input port; INVALID_ARGUMENT with the port
     "items" if there are no items, more than the model accepts, or too many bytes; RESOURCE_EXHAUSTED/OVERLOADED if the
-    model has no capacity for all items now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of
-    Infer. Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
+    model accepts no further call now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of Infer.
+    Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
     """
     Describe: _aio.UnaryUnaryMultiCallable[_expert_pb2.DescribeRequest, _expert_pb2.DescribeResponse]  # type: ignore[assignment]
     """Describes the expert: its tasks, its models and its load."""
@@ -101,8 +101,8 @@ class ExpertServiceServicer(metaclass=_abc_1.ABCMeta):
         many calls of Infer. Each item succeeds or fails alone, with the error that Infer would return for it. The call
         itself fails for what its items share: the errors of Infer that name no input port; INVALID_ARGUMENT with the port
         "items" if there are no items, more than the model accepts, or too many bytes; RESOURCE_EXHAUSTED/OVERLOADED if the
-        model has no capacity for all items now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of
-        Infer. Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
+        model accepts no further call now; DEADLINE_EXCEEDED if not all items ended in time. Trailing metadata as of Infer.
+        Optional: an expert without it answers UNIMPLEMENTED, and the caller uses Infer.
         """
 
     @_abc_1.abstractmethod
