@@ -61,6 +61,10 @@ DECAY = 0.95
 
 MIN_RELATIVE_SPREAD = 0.01
 """Minimum standard deviation of costs, relative to their mean, from which a slope is estimated."""
+MIN_SPREAD_OF_FIXED_COST = 0.1
+"""The same for the fixed cost, which lies farther from the observed costs."""
+UNKNOWN_FIXED_SHARE = 0.25
+"""Fixed cost that is assumed while it cannot be estimated, relative to the mean cost of batches."""
 
 
 class LatencyModel:
@@ -81,9 +85,18 @@ class LatencyModel:
 
     @property
     def fixed_cost(self) -> float:
-        """The cost that takes as long as the fixed seconds of a batch; infinity until both can be estimated."""
-        slope = self._slope()
-        return self._seconds / self._weight / slope - self._cost / self._weight if slope else inf
+        """The cost that takes as long as the fixed seconds of a batch; infinity if all batches take as long as others.
+
+        While the costs of batches are too similar to tell, a share of UNKNOWN_FIXED_SHARE is assumed: small enough that
+        padded batches are not filled with items of any length, and large enough that small batches grow. Either makes
+        their costs differ. Before the first batch it is infinity.
+        """
+        if not self._weight:
+            return inf
+        mean_cost, slope = self._cost / self._weight, self._slope(MIN_SPREAD_OF_FIXED_COST)
+        if slope is None:
+            return mean_cost * UNKNOWN_FIXED_SHARE
+        return self._seconds / self._weight / slope - mean_cost if slope else inf
 
     def predict(self, cost: float) -> float:
         """Returns the expected seconds of a batch; infinity before the first observation.
@@ -101,13 +114,13 @@ class LatencyModel:
             slope = mean_seconds / mean_cost if mean_cost else 0.0
         return mean_seconds + slope * (cost - mean_cost)
 
-    def _slope(self) -> float | None:
+    def _slope(self, min_spread: float = MIN_RELATIVE_SPREAD) -> float | None:
         """Seconds per unit of cost, or None if all costs are similar; bounded so that predictions are not negative."""
         if not self._weight or not self._cost:
             return None
         mean_cost, mean_seconds = self._cost / self._weight, self._seconds / self._weight
         variance = self._squares / self._weight - mean_cost * mean_cost
-        if variance <= (MIN_RELATIVE_SPREAD * mean_cost) ** 2:
+        if variance <= (min_spread * mean_cost) ** 2:
             return None
         covariance = self._products / self._weight - mean_cost * mean_seconds
         return min(max(covariance / variance, 0.0), mean_seconds / mean_cost)

@@ -99,6 +99,21 @@ async def test_padded_batch_of_unmeasured_model_takes_all_lengths(composer: Batc
     assert items(composer.compose([queued(loaded, n, cost=n) for n in (10, 100)])) == [10, 100]
 
 
+async def test_equally_large_batches_are_followed_by_one_with_less_padding(composer: BatchComposer) -> None:
+    loaded, lengths = replace(model(Batching(padded=True)), batch_items=32), range(41, 9, -1)
+    for _ in range(3):
+        loaded.record_batch(len(lengths) * max(lengths), 1.0)
+    batch = items(composer.compose([queued(loaded, n, cost=n) for n in lengths]))
+    assert max(batch) * len(batch) < 1.3 * sum(batch)
+
+
+async def test_small_equal_batches_are_followed_by_a_larger_one(composer: BatchComposer) -> None:
+    loaded = replace(model(Batching(padded=True)), batch_items=32)
+    for _ in range(3):
+        loaded.record_batch(30, 0.1)
+    assert len(composer.compose([queued(loaded, n, cost=30 + n % 3) for n in range(32)])) > 1
+
+
 async def test_interactive_calls_precede_background_calls_in_separate_batches(composer: BatchComposer) -> None:
     loaded = measured(model(Batching()), start=0.0, each=0.001)
     waiting = [queued(loaded, "b1", background=True), queued(loaded, "i1"), queued(loaded, "b2", background=True)]

@@ -59,13 +59,17 @@ def test_fixed_cost_is_infinite_if_time_does_not_grow_with_cost() -> None:
     assert fitted((1, 0.01), (8, 0.01)).fixed_cost == inf
 
 
+@pytest.mark.parametrize("batches", [[(100, 0.2)], [(100, 0.2), (100, 0.21)], [(104, 0.2), (96, 0.21)]])
+def test_fixed_cost_is_a_quarter_of_the_mean_while_costs_are_similar(batches: list[tuple[float, float]]) -> None:
+    assert fitted(*batches).fixed_cost == pytest.approx(25, rel=0.01)
+
+
 def test_prediction_above_observed_costs_grows_with_cost() -> None:
     assert fitted((1, 0.011), (8, 0.018)).predict(16) == pytest.approx(0.036, rel=0.2)
 
 
 def test_equal_costs_give_a_proportional_prediction() -> None:
     latency_model = fitted((4, 0.02), (4, 0.02))
-    assert latency_model.fixed_cost == inf
     assert (latency_model.predict(2), latency_model.predict(4), latency_model.predict(8)) == pytest.approx(
         (0.01, 0.02, 0.04)
     )
