@@ -32,7 +32,9 @@ def package_in(folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m experts.host", description="Serves the expert in a folder over gRPC."
+        prog="python -m experts.host",
+        description="Serves the expert in a folder over gRPC.",
+        epilog="Options of every expert may follow: --describe prints its tasks and models, --prefetch downloads them.",
     )
     parser.add_argument("folder", type=Path, help="folder with tasks.py and models.json")
     arguments, rest = parser.parse_known_args()

@@ -91,7 +91,7 @@ PIPELINE_DEFAULTS = PipelineOptions()
 
 
 def ignore_progress(_fraction: float, _message: str) -> None:
-    """Reports to nobody; unlike other callbacks, it can be sent to another process."""
+    """Ignores progress; unlike other callbacks, it can be sent to another process."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import asyncio
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ import pytest
 
 from experts.host.active_calls import ActiveCall
 from experts.host.app import serve
-from experts.host.batch_composer import QueuedCall
-from experts.host.batcher import Batcher
 from experts.host.expert import read_expert
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Media, Outputs, Parameters, RemoteHandler
 from experts.host.settings import Settings
+from experts.host.threads import ThreadPool
 from protos.hugginggpt.v1 import expert_pb2 as pb
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, Value
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, PRIORITY_BATCH, PRIORITY_INTERACTIVE
@@ -299,22 +298,21 @@ async def test_progress_is_the_share_of_items_that_have_ended(start_host: Start)
 async def test_batch_may_run_while_its_items_are_still_being_queued(
     start_host: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = Batcher.submit
+    post = ThreadPool.post
 
-    def submit(batcher: Batcher, *calls: QueuedCall) -> None:
-        """Returns once the device's thread has delivered the outcomes."""
-        delivered = threading.Event()
-        receive = calls[-1].deliver
+    def post_and_wait(threads: ThreadPool, job: Callable[[], None]) -> None:
+        """Lets the event loop continue only after the job has run."""
+        ended = threading.Event()
 
-        def deliver(outcome: object) -> None:
-            receive(outcome)
-            delivered.set()
+        def run() -> None:
+            job()
+            ended.set()
 
-        calls[-1].deliver = deliver
-        queue(batcher, *calls)
-        assert delivered.wait(5)
+        post(threads, run)
+        if threading.current_thread() is threading.main_thread():
+            assert ended.wait(5)
 
-    monkeypatch.setattr(Batcher, "submit", submit)
+    monkeypatch.setattr(ThreadPool, "post", post_and_wait)
     gate.release.set()
     host = await start_host(gate)
     assert texts(await host.infer_batch("a", "b")) == ["a", "b"]
