@@ -180,11 +180,12 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether a label selector matches the labels; an empty selector matches everything."""
     equal = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
     return equal and all(
-        _matches_expression(expression, labels) for expression in get_list(selector, "matchExpressions")
+        matches_expression(expression, labels) for expression in get_list(selector, "matchExpressions")
     )
 
 
-def _matches_expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+def matches_expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether one expression of a selector matches the labels; NotIn also matches where the label is absent."""
     key, values = expression["key"], expression.get("values") or []
     match expression["operator"]:
         case "In":

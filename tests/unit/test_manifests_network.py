@@ -5,7 +5,7 @@ import pytest
 from tests.manifests.deployment import Document, Manifests, selects
 from tests.manifests.network import Edge, Network
 from tests.manifests.parts.documents import document
-from tests.manifests.rules.resources import amount
+from tests.manifests.quantity import amount
 
 CALL = Edge("caller", "callee", 50051)
 

@@ -11,7 +11,8 @@ from tests.manifests.valid_deployment import REMOVED, corrupted_manifests, valid
 POD = "spec.template.spec"
 SERVER = f"{POD}.containers.0"
 NAME = "spec.template.metadata.labels.app~kubernetes~io/name"
-OTHER_POOL = {"hugginggpt.dev/pool": "large"}
+LARGE_ONLY = {"hugginggpt.dev/pool": "large"}
+NOT_SMALL = [{"matchExpressions": [{"key": "hugginggpt.dev/pool", "operator": "NotIn", "values": ["small"]}]}]
 METRICS_OF_ALL = {"ports": [{"port": 9464}]}
 METADATA = {"to": [{"ipBlock": {"cidr": "169.254.169.254/32"}}], "ports": [{"port": 80}]}
 ANY_ADDRESS = {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443}]}
@@ -134,13 +135,20 @@ VIOLATIONS: list[tuple[str, str, str, Any, str]] = [
         "no pod may be available during",
     ),
     ("gpu_pods_select_gpu_nodes", "Deployment/expert-text", f"{POD}.runtimeClassName", "runc", "runtimeClassName"),
-    ("gpu_pods_select_gpu_nodes", "Deployment/expert-text", f"{POD}.nodeSelector", REMOVED, "pool"),
+    ("gpu_pods_select_gpu_nodes", "Deployment/expert-text", f"{POD}.nodeSelector", LARGE_ONLY, "without the label"),
     (
         "gpu_pods_select_gpu_nodes",
         "Deployment/expert-text",
-        f"{POD}.nodeSelector",
-        OTHER_POOL,
-        "small",
+        f"{POD}.affinity.nodeAffinity",
+        {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": NOT_SMALL}},
+        "never runs on nodes with hugginggpt.dev/pool=small",
+    ),
+    (
+        "gpu_pods_select_gpu_nodes",
+        "Deployment/expert-text",
+        "metadata.name",
+        "expert-video",
+        "may run on nodes with hugginggpt.dev/pool=small",
     ),
     ("gpu_pods_select_gpu_nodes", "Deployment/expert-text", f"{POD}.tolerations", [], "taint"),
     ("pods_are_spread", "Deployment/planner", f"{POD}.topologySpreadConstraints", [], "no topologySpreadConstraints"),

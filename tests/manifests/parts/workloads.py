@@ -76,7 +76,7 @@ def _pod(name: str, module: str, env: dict[str, str], *, gpu: bool) -> Document:
     }
     if gpu:
         pod["volumes"].append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}})
-        pod["nodeSelector"] = {"hugginggpt.dev/pool": "small"}
+        pod["affinity"] = {"nodeAffinity": {}}
         pod["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
         pod["volumes"].append({"name": "models", "persistentVolumeClaim": {"claimName": "models"}})
     pod["volumes"].append({"name": "tls", "secret": {"secretName": "hugginggpt-tls"}})

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tests.manifests.deployment import GPU, Container, Document, Manifests, Workload, display_name, get_list, selects
 from tests.manifests.environment import setting_values
+from tests.manifests.scheduling import fits_node
 
 POOL = "hugginggpt.dev/pool"
 LARGE = ("expert-video", "expert-diffusion")
@@ -71,9 +72,11 @@ def gpu_pods_select_gpu_nodes(manifests: Manifests) -> Iterator[str]:
             continue
         if workload.pod.get("runtimeClassName") not in (None, "nvidia"):
             yield f"{workload}: its runtimeClassName is neither absent nor nvidia"
-        pool = "large" if workload.name in LARGE else "small"
-        if workload.pod.get("nodeSelector", {}).get(POOL) != pool:
-            yield f"{workload}: it does not select the nodes with {POOL}={pool}"
+        fits_small, fits_any = (fits_node(workload.pod, labels) for labels in ({POOL: "small"}, {}))
+        if not fits_any:
+            yield f"{workload}: runs on no node without the label {POOL}"
+        if fits_small == (workload.name in LARGE):
+            yield f"{workload}: {'may run' if fits_small else 'never runs'} on nodes with {POOL}=small"
         if not any(
             t.get("key") == GPU and t.get("effect") == "NoSchedule" for t in get_list(workload.pod, "tolerations")
         ):
