@@ -31,9 +31,14 @@ build = $(build_with_$(ENGINE)) $(PIP_SETTINGS) --build-arg BASE=$(BASE) --build
 run_with_docker = docker run
 run_with_buildah = podman run --no-healthcheck
 
-.PHONY: images core $(EXPERTS:%=expert-%) lock $(EXPERTS:%=lock-%) sbom
+.PHONY: images push core $(EXPERTS:%=expert-%) lock $(EXPERTS:%=lock-%) sbom
 
 images: $(IMAGES) ## Build all images, or IMAGES="core expert-lite"; TORCH=cuda builds for GPUs
+
+push: ## Push all images, or IMAGES, to REGISTRY, after make images with the same IMAGES and TORCH
+	$(if $(REGISTRY),,$(error push needs REGISTRY=registry.example.org))
+	$(foreach name,$(IMAGES),$(ENGINE) tag $(call image_of,$(name)) $(REGISTRY)/$(call image_of,$(name)) && \
+	  $(ENGINE) push $(REGISTRY)/$(call image_of,$(name)) &&) true
 
 core:
 	$(build) --file docker/core.Dockerfile --tag $(call image_of,core) .

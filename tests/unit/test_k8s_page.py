@@ -1,7 +1,9 @@
-"""The pages of k8s/ are complete, and their example overlays and components render and keep the rules."""
+"""The pages of k8s/ are complete, and their example overlays and commands work."""
 
 import re
+import shlex
 import shutil
+import subprocess
 from pathlib import Path
 from textwrap import dedent
 
@@ -9,37 +11,56 @@ import pytest
 
 from tests.manifests.deployment import Manifests
 from tests.manifests.environment import environment_of
-from tests.manifests.rendering import K8S, components, overlays, render
+from tests.manifests.rendering import K8S, components, overlays, render, render_overlay
 from tests.manifests.rules import RULES
+from tests.manifests.rules.images import version
+from tests.manifests.rules.network import identity_endpoints
+from tests.manifests.schemas import VERSIONS
+from tests.manifests.upgrade import rejected_changes
 
 pytestmark = pytest.mark.slow
 
 PAGE = (K8S / "README.md").read_text(encoding="utf-8")
+POLICIES = (K8S / "base" / "README.md").read_text(encoding="utf-8")
+WEIGHTS = (K8S / "components" / "model-prefetch" / "README.md").read_text(encoding="utf-8")
 MAKEFILES = (K8S.parent / "Makefile", K8S.parent / "docker" / "images.mk")
-_BLOCK = re.compile(r"^ *```yaml\n((?: *apiVersion: kustomize| {2}- target:).*?)^ *```", re.DOTALL | re.MULTILINE)
+MAX_PAGE_LINES, MAX_OVERLAY_LINES, MAX_EXPERT_LINES, MAX_COMMANDS = 350, 25, 20, 8
 
-MODEL_INIT = """\
-namespace: hugginggpt
-resources: [../../base]
-components: [../../components/text, ../../components/model-init]
-patches:
-"""
-ALLOWED = """\
-namespace: hugginggpt
-resources: [../../base]
-components:
+BASE = "namespace: hugginggpt\nresources: [../../base]\n"
+ALLOWED = f"""{BASE}components:
   - ../../components/vision
   - ../../components/vision/prefetch
   - ../../components/gpu
   - ../../components/cpu-fallback
   - ../../components/model-prefetch
 """
-COLOURS = """\
-namespace: hugginggpt
-resources: [../../base]
-components: [../../components/colours, ../../components/postgres, ../../components/s3]
-"""
+MODEL_INIT = f"{BASE}components: [../../components/text, ../../components/model-init]\npatches:\n"
 PRODUCTION = (K8S / "overlays" / "production" / "kustomization.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Address of a git repository of the manifests, with the tag of their version."""
+    folder = tmp_path_factory.mktemp("repository")
+    shutil.copytree(K8S, folder / "k8s")
+    for command in (
+        "init --quiet",
+        "add .",
+        "-c user.name=test -c user.email=test@example.org commit --quiet --message release",
+        f"tag v{version()}",
+    ):
+        subprocess.run(["git", "-C", folder, *command.split()], check=True)
+    return f"file://{folder}"
+
+
+@pytest.fixture(scope="module")
+def mine(repository: str, tmp_path_factory: pytest.TempPathFactory) -> Manifests:
+    """The overlay of one's own in the production guide, with the example of an expert of one's own."""
+    folder = tmp_path_factory.mktemp("mine")
+    overlay = example("mine/kustomization.yaml").replace("resources: [", "resources: [colours, ")
+    write(folder / "kustomization.yaml", overlay.replace("REPOSITORY", repository))
+    write(folder / "colours" / "kustomization.yaml", example("mine/colours/kustomization.yaml"), repository)
+    return Manifests.read(render(folder))
 
 
 @pytest.fixture(scope="module")
@@ -48,45 +69,84 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(K8S, tmp_path_factory.mktemp("hugginggpt") / "k8s"))
 
 
-@pytest.fixture(scope="module")
-def colours(copy: Path) -> Manifests:
-    """The base with the example component for an expert of the reader's own."""
-    folder = copy / "components" / "colours"
-    folder.mkdir()
-    for name, text in re.findall(
-        r"`k8s/components/colours/(\S+)`:\n\n```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE
-    ):
-        (folder / name).write_text(text, encoding="utf-8")
-    return _render_overlay(copy / "overlays" / "colours", COLOURS)
+def example(name: str) -> str:
+    """The file that the page shows under a name."""
+    (text,) = re.findall(rf"`{re.escape(name)}`:\n\n *```yaml\n(.*?)^ *```", PAGE, re.DOTALL | re.MULTILINE)
+    return dedent(text)
 
 
-@pytest.fixture(scope="module")
-def mine(copy: Path) -> Manifests:
-    """The overlay in the production guide."""
-    return _render_overlay(copy / "overlays" / "mine", dedent(_BLOCK.findall(PAGE)[0]))
+def write(file: Path, text: str, repository: str = "") -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text.replace("REPOSITORY", repository), encoding="utf-8")
 
 
-def _render_overlay(folder: Path, overlay: str) -> Manifests:
-    folder.mkdir()
-    (folder / "kustomization.yaml").write_text(overlay, encoding="utf-8")
+def render_in(folder: Path, overlay: str, repository: str = "") -> Manifests:
+    write(folder / "kustomization.yaml", overlay, repository)
     return Manifests.read(render(folder))
+
+
+def commands(heading: str) -> list[str]:
+    """Commands of a section of the page; a line that ends with a backslash continues in the next one."""
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", section, re.DOTALL | re.MULTILINE)
+    joined = re.sub(r"\\\n *", " ", "".join(map(dedent, blocks)))
+    return [line for line in joined.splitlines() if line.strip()]
+
+
+def test_page_and_examples_are_short() -> None:
+    assert len(PAGE.splitlines()) <= MAX_PAGE_LINES
+    assert len(example("mine/kustomization.yaml").splitlines()) <= MAX_OVERLAY_LINES
+    assert len(example("mine/colours/kustomization.yaml").splitlines()) <= MAX_EXPERT_LINES
+
+
+def test_first_answer_takes_few_commands() -> None:
+    until_answer = [line for line in commands("On one machine") if not re.match(r"export|hugginggpt|kind create", line)]
+    assert any("/v1/runs" in line for line in until_answer)
+    assert len(until_answer) <= MAX_COMMANDS
+
+
+@pytest.mark.parametrize("heading", re.findall(r"^## (.*)$", PAGE, re.MULTILINE))
+def test_commands_are_valid_shell(heading: str) -> None:
+    for command in commands(heading):
+        assert subprocess.run(["bash", "-n", "-c", command], check=False).returncode == 0, command
+        assert shlex.split(command, comments=True)
 
 
 @pytest.mark.needs("kubectl")
 @pytest.mark.parametrize("rule", RULES)
-def test_example_overlay_keeps_the_rules(mine: Manifests, rule: str) -> None:
-    assert list(RULES[rule](mine)) == []
+def test_own_overlay_keeps_the_rules(mine: Manifests, rule: str) -> None:
+    """Those that name images and ports of ours do not apply to an expert of one's own."""
+    found = list(RULES[rule](mine))
+    assert [each for each in found if rule != "external_ingress_is_limited" or "colours" not in each] == []
 
 
 @pytest.mark.needs("kubectl")
-def test_example_overlay_applies_its_images(mine: Manifests) -> None:
-    assert "registry.example.org/hugginggpt/core:0.1.0" in {container.image for container in mine.containers}
+def test_own_overlay_uses_its_registry_for_every_image(mine: Manifests) -> None:
+    names = {c.image.partition("/")[0] for c in mine.containers if "collector" not in c.image}
+    assert names == {"registry.example.org"}
+
+
+@pytest.mark.needs("kubectl")
+def test_own_overlay_can_be_applied_over_production(mine: Manifests) -> None:
+    changed = list(rejected_changes(render_overlay("production"), mine))
+    assert changed == ["PersistentVolumeClaim/models: spec.storageClassName cannot change"]
+
+
+@pytest.mark.needs("kubectl")
+def test_own_expert_gets_the_shared_settings(mine: Manifests) -> None:
+    (expert,) = (workload for workload in mine.workloads if workload.name == "expert-colours")
+    assert expert.is_expert
+    assert "readinessProbe" in expert.containers[0].spec
+    assert environment_of(mine, expert.containers[0])["EXPERT_MEMORY_BYTES"] == "1000000000"
+    assert "TLS_KEY" in environment_of(mine, expert.containers[0])
+    assert expert.containers[0].image == "registry.example.org/experts/colours:1.0.0"
+    assert "args" not in expert.containers[0].spec
 
 
 @pytest.mark.needs("kubectl")
 def test_allowed_models_are_set_in_one_place(copy: Path) -> None:
     (models,) = re.findall(r"^```yaml\n(configMapGenerator:\n.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    manifests = _render_overlay(copy / "overlays" / "allowed", ALLOWED + models)
+    manifests = render_in(copy / "overlays" / "allowed", ALLOWED + models)
     allowed = {
         f"{container.workload.name} {container.spec['name']}": environment_of(manifests, container)["EXPERT_ALLOWED"]
         for container in manifests.containers
@@ -97,41 +157,35 @@ def test_allowed_models_are_set_in_one_place(copy: Path) -> None:
 
 
 @pytest.mark.needs("kubectl")
-@pytest.mark.parametrize("rule", sorted(RULES.keys() - {"external_ingress_is_limited"}))  # which knows our images only
-def test_example_component_of_an_expert_keeps_the_rules(colours: Manifests, rule: str) -> None:
-    assert [message for message in RULES[rule](colours) if "colours" in message] == []
-
-
-@pytest.mark.needs("kubectl")
-def test_example_component_of_an_expert_gets_the_shared_settings(colours: Manifests) -> None:
-    (expert,) = (workload for workload in colours.workloads if workload.name == "expert-colours")
-    assert expert.is_expert
-    assert "readinessProbe" in expert.containers[0].spec
-
-
-@pytest.mark.needs("kubectl")
 @pytest.mark.parametrize("missing", ["keda", "prometheus", "tls", "gateway-api", "hpa", "otel"])
 def test_production_renders_without_a_component(copy: Path, missing: str) -> None:
     lines = [line for line in PRODUCTION.splitlines() if not re.search(rf"components/([a-z]+/)?{missing}$", line)]
     assert len(lines) < len(PRODUCTION.splitlines())
-    manifests = _render_overlay(copy / "overlays" / f"without-{missing}", "\n".join(lines))
+    manifests = render_in(copy / "overlays" / f"without-{missing}", "\n".join(lines))
     assert {"gateway", "orchestrator", "expert-vision"} <= {workload.name for workload in manifests.workloads}
 
 
 @pytest.mark.needs("kubectl")
 def test_example_restricts_model_download_to_the_mirror(copy: Path) -> None:
-    *_, mirror = _BLOCK.findall(PAGE)
-    manifests = _render_overlay(copy / "overlays" / "mirror", MODEL_INIT + mirror)
+    (mirror,) = re.findall(r"^```yaml\n(.*?)^```", WEIGHTS, re.DOTALL | re.MULTILINE)
+    manifests = render_in(copy / "overlays" / "mirror", MODEL_INIT + mirror)
     (policy,) = (each for each in manifests.of_kind("NetworkPolicy") if each["metadata"]["name"] == "model-download")
     assert policy["spec"]["egress"][0]["to"] == [{"ipBlock": {"cidr": "10.1.4.0/24"}}]
 
 
+@pytest.mark.needs("kubectl")
+def test_example_sets_the_identity_of_the_cloud(copy: Path, repository: str) -> None:
+    (identity,) = re.findall(r"^```yaml\n(.*?)^```", POLICIES, re.DOTALL | re.MULTILINE)
+    manifests = render_in(copy / "overlays" / "identity", BASE + identity, repository)
+    account = manifests.find("ServiceAccount", "gateway") or {}
+    assert list(account["metadata"]["annotations"].values()) == ["me@my-project.iam.gserviceaccount.com"]
+    (gateway,) = (workload for workload in manifests.workloads if workload.name == "gateway")
+    assert identity_endpoints(manifests, gateway)
+
+
 def test_map_lists_every_component_and_overlay() -> None:
-    named = set(
-        re.findall(
-            r"`([a-z0-9-]+)`", PAGE[PAGE.index("## Components and overlays") : PAGE.index("## Network policies")]
-        )
-    )
+    section = PAGE[PAGE.index("## Components and overlays") : PAGE.index("## Experts")]
+    named = {name.partition("/")[0] for name in re.findall(r"`([a-z0-9/-]+)`", section)}
     there = {name.partition("/")[0] for name in components()} | set(overlays())
     assert there - named == set()
 
@@ -139,3 +193,13 @@ def test_map_lists_every_component_and_overlay() -> None:
 def test_make_targets_exist() -> None:
     targets = {name for file in MAKEFILES for name in re.findall(r"^([a-z-]+):", file.read_text(), re.MULTILINE)}
     assert set(re.findall(r"(?:^ *|`)make ([a-z-]+)", PAGE, re.MULTILINE)) - targets == set()
+
+
+def test_page_names_the_checked_versions() -> None:
+    assert re.findall(r"\b1\.\d\d\b", PAGE.partition("\n## ")[0]) == list(VERSIONS)
+
+
+@pytest.mark.parametrize("page", sorted(K8S.rglob("README.md")), ids=lambda path: str(path.parent.relative_to(K8S)))
+def test_examples_name_this_release(page: Path) -> None:
+    tags = re.findall(r"\?ref=v([\d.]+)\b", page.read_text(encoding="utf-8"))
+    assert set(tags) <= {version()}

@@ -42,6 +42,9 @@ COMBINATIONS = {
         "gateway-api",
     ),
     "weights-on-a-shared-volume": ("text", "text/prefetch", "model-prefetch", *STORES),
+    "identity-of-gke": ("text", "text/prefetch", "gpu", "model-prefetch", "managed-stores", "identity/gke"),
+    "identity-of-eks": ("llm", "remote", "served", "managed-stores", "hpa", "identity/eks"),
+    "identity-of-aks": ("text", "text/prefetch", "model-prefetch", "managed-stores", "otel", "identity/aks"),
     "scale-to-zero": ("text", "model-init", "text/keda", "keda", "managed-stores"),
 }
 
@@ -68,17 +71,30 @@ def test_runtime_class_is_set_for_gpu_experts_only() -> None:
     assert named == {f"expert-{name}" for name in EXPERTS}
 
 
+def test_identity_is_that_of_pods_that_use_the_store() -> None:
+    accounts = manifests("identity-of-gke").of_kind("ServiceAccount")
+    named = {each["metadata"]["name"] for each in accounts if "annotations" in each["metadata"]}
+    assert named == {"gateway", "orchestrator", "selector", "expert-lite", "expert-text", "prefetch"}
+
+
+def test_pods_with_the_identity_of_aks_have_its_label() -> None:
+    labelled = {
+        each.name for each in manifests("identity-of-aks").workloads if "azure.workload.identity/use" in each.labels
+    }
+    assert labelled == {"gateway", "orchestrator", "selector", "expert-lite", "expert-text", "prefetch-text"}
+
+
 def test_every_component_is_used() -> None:
     assert set(rendering.components()) - _used() == set()
 
 
 def _used() -> set[str]:
-    """Components of overlays and combinations, with the components that these include."""
+    """Components of overlays, combinations and the page's example, with the components that these include."""
     named = set(
         chain(*COMBINATIONS.values(), *map(_components_of, rendering.K8S.glob("overlays/*/kustomization.yaml")))
     )
     folders = (rendering.K8S / "components" / each for each in named)
-    return named.union(*(_components_of(folder / "kustomization.yaml") for folder in folders))
+    return named.union({"own-expert"}, *(_components_of(folder / "kustomization.yaml") for folder in folders))
 
 
 def _components_of(path: Path) -> list[str]:

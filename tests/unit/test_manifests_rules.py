@@ -305,6 +305,13 @@ VIOLATIONS: list[tuple[str, str, str, Any, str]] = [
         ANY_ADDRESS,
         "168.63.129.16/32",
     ),
+    (
+        "identities_reach_their_endpoints",
+        "ServiceAccount/planner",
+        "metadata.annotations",
+        {"iam.gke.io/gcp-service-account": "a@b"},
+        "Deployment/planner: cannot get credentials at 169.254.169.252/32 on 988",
+    ),
     ("collectors_may_export_traces", "Deployment/planner", NAME, "opentelemetry-collector", "cannot export traces"),
     ("proxies_reach_the_gateway", "NetworkPolicy/proxy", "spec.ingress", [], "no client may call its proxy"),
     ("proxies_reach_the_gateway", "NetworkPolicy/proxy", "spec.egress", [], "the gateway on 8080"),

@@ -46,6 +46,7 @@ RULES: dict[str, Rule] = {
         network.collectors_may_export_traces,
         network.proxies_reach_the_gateway,
         network.metadata_addresses_are_blocked,
+        network.identities_reach_their_endpoints,
         network.network_policies_select_pods,
         probes.containers_have_probes,
         references.selectors_match_own_pods,

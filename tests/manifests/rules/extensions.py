@@ -28,13 +28,13 @@ def _port_keys(port: Document) -> set[object]:
 
 
 def routes_have_listeners(manifests: Manifests) -> Iterator[str]:
-    """A route receives requests only through a listener with its name and hostname."""
+    """A route receives requests only through a listener with its name, and with its hostnames if it has any."""
     for route in manifests.of_kind("HTTPRoute", "GRPCRoute"):
         for parent in get_list(route["spec"], "parentRefs"):
             gateway = manifests.find("Gateway", parent["name"])
             listeners = get_list(gateway["spec"], "listeners") if gateway else []
             hosts = [each.get("hostname") for each in listeners if each["name"] == parent.get("sectionName")]
-            if not set(route["spec"].get("hostnames") or [None]) <= set(hosts):
+            if not hosts or not set(route["spec"].get("hostnames") or hosts) <= set(hosts):
                 yield f"{display_name(route)}: {parent['name']} has no listener for it"
 
 

@@ -26,8 +26,9 @@ ALLOWED_CALLS = {
     "grafana": {PROMETHEUS, "jaeger"},
     COLLECTOR: {"jaeger"},
 }
-"""Callees inside the cluster by caller, as in the table of k8s/README.md. In addition all pods call the collector, and
-Prometheus calls all pods."""
+"""Callees inside the cluster by caller, as in the table of k8s/base/README.md.
+
+In addition all pods call the collector, and Prometheus calls all pods."""
 
 PORTS = {"postgres": 5432, "s3": 8333, COLLECTOR: 4317, PROMETHEUS: 9090, "jaeger": 16686}
 """Ports of callees without gRPC."""
@@ -46,6 +47,13 @@ METADATA = ("169.254.0.0/16", "168.63.129.16/32", "fe80::/10")
 
 PRIVATE = (*METADATA, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 """Private networks: forbidden for the gateway, which calls addresses that users supply."""
+
+IDENTITIES: dict[str, tuple[tuple[str, int], ...]] = {
+    "iam.gke.io/gcp-service-account": (("169.254.169.254/32", 80), ("169.254.169.252/32", 988)),
+    "eks.amazonaws.com/role-arn": (("169.254.170.23/32", 80),),
+    "azure.workload.identity/client-id": (("20.190.128.0/18", 443), ("40.126.0.0/18", 443)),
+}
+"""Addresses and ports that give a pod its own cloud credentials, by the annotation of its ServiceAccount."""
 
 EXTERNAL_STORES = {"s3", "postgres"}
 """Stores that may be outside the cluster; their callers may then call the store's address block."""
@@ -171,10 +179,36 @@ def _proxy_labels(gateway: Document) -> dict[str, str]:
 
 
 def metadata_addresses_are_blocked(manifests: Manifests) -> Iterator[str]:
-    """No pod reaches metadata services; the gateway, which calls addresses of users, reaches no private network."""
-    for workload, peer, _ in _external_egress(manifests):
+    """No pod reaches metadata services, except the one that gives it its own identity.
+
+    The gateway, which calls addresses of users, reaches no private network either.
+    """
+    for workload, peer, open_ports in _external_egress(manifests):
         forbidden = PRIVATE if workload.name == "gateway" else METADATA
-        yield from (f"{workload}: may call {network}" for network in _reachable_networks(peer, forbidden))
+        own = {address for address, port in identity_endpoints(manifests, workload) if open_ports == {port}}
+        yield from (f"{workload}: may call {each}" for each in _reachable_networks(peer, forbidden) if each not in own)
+
+
+def identities_reach_their_endpoints(manifests: Manifests) -> Iterator[str]:
+    """A pod whose ServiceAccount stands for a cloud identity reaches what gives it credentials."""
+    network = Network(manifests)
+    for workload in manifests.workloads:
+        found = {
+            (str(block), port)
+            for peer, open_ports in network.external_peers("Egress", workload)
+            for block, _ in _blocks(peer)
+            for port in open_ports
+        }
+        for address, port in identity_endpoints(manifests, workload):
+            if (address, port) not in found:
+                yield f"{workload}: cannot get credentials at {address} on {port}"
+
+
+def identity_endpoints(manifests: Manifests, workload: Workload) -> tuple[tuple[str, int], ...]:
+    """Addresses and ports that give a workload's pods their cloud credentials; none without a cloud identity."""
+    account = manifests.find("ServiceAccount", str(workload.pod.get("serviceAccountName"))) or {"metadata": {}}
+    annotations = account["metadata"].get("annotations") or {}
+    return tuple(endpoint for name in annotations for endpoint in IDENTITIES.get(name, ()))
 
 
 def _external_egress(manifests: Manifests) -> Iterator[tuple[Workload, Document, set[int]]]:

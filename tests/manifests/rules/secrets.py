@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.manifests.deployment import Container, Manifests, display_name, get_list
 from tests.manifests.environment import environment_of, programs
-from tests.manifests.rules.network import ALLOWED_CALLS, role
+from tests.manifests.rules.network import ALLOWED_CALLS, identity_endpoints, role
 
 _SECRET = re.compile(r"(KEY|TOKEN|PASSWORD|SECRET|CREDENTIALS)(_ID)?$")
 _PASSWORD = re.compile(r"://[^/\s:@]+:[^/\s@$]+@")
@@ -31,13 +31,17 @@ def secrets_are_not_inlined(manifests: Manifests) -> Iterator[str]:
 
 
 def store_credentials_are_required(manifests: Manifests) -> Iterator[str]:
-    """Without credentials a pod would start and then fail every run, so the reference must not be optional."""
+    """Without credentials a pod would start and then fail every run, so the reference must not be optional.
+
+    A cloud identity replaces the keys.
+    """
     for container, _ in programs(manifests):
         uses_store = "s3" in ALLOWED_CALLS.get(role(container.workload), set())
         if (
             uses_store
             and environment_of(manifests, container).get("ARTIFACTS_URL", "").startswith("s3://")
             and not _has_keys(container)
+            and not identity_endpoints(manifests, container.workload)
         ):
             yield f"{container}: starts without the credentials of the store"
 
