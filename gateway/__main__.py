@@ -93,7 +93,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
     url_fetcher = UrlFetcher(store, guard if settings.fetch_urls else None, settings.files_bytes)
     with bind_listener(settings.http_listen) as listener:
         async with (
-            gateway_store(settings.database) as database,
+            gateway_store(settings.database, settings.database_connections) as database,
             connect(settings.orchestrator) as orchestrator,
             connect(settings.selector) as selector,
             access_control(settings, callers, database, OrchestratorServiceStub(orchestrator)) as access,

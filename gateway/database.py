@@ -8,7 +8,7 @@ from gateway.core.files import FILES
 from gateway.mcp.upload_tokens import UPLOADS
 from gateway.openai.batch_store import OPENAI_BATCHES
 from gateway.webhooks.registry import BATCHES, WEBHOOKS
-from services.common.database import Database, open_database
+from services.common.database import DEFAULT_CONNECTIONS, Database, open_database
 
 SCHEMA = "gateway"
 
@@ -73,15 +73,16 @@ MIGRATIONS: tuple[str, ...] = (ACCESS, FILES, UPLOADS, WEBHOOKS, BATCHES, OPENAI
 
 
 @asynccontextmanager
-async def gateway_store(address: str) -> AsyncIterator[Database]:
+async def gateway_store(address: str, connections: int = DEFAULT_CONNECTIONS) -> AsyncIterator[Database]:
     """Opens the gateway's database with its tables up to date; closes it when the block exits.
 
     Args:
         address: path of a SQLite file, or postgresql://user:password@host:port/name.
+        connections: of this process to PostgreSQL.
 
     Raises:
         ServiceError: the database cannot be opened, as described in services.common.database.opened.
     """
-    async with open_database(address, SCHEMA, MIGRATIONS) as database:
+    async with open_database(address, SCHEMA, MIGRATIONS, connections) as database:
         await forbid_audit_changes(database)
         yield database

@@ -7,6 +7,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from gateway.auth.settings import AccessSettings
+from services.common.database import DEFAULT_CONNECTIONS
 from services.common.errors import FailedPrecondition
 from services.common.settings import BalancedSettings, NonEmpty, StoreSettings, home
 from services.common.tls import Certificate
@@ -37,6 +38,8 @@ class Settings(BalancedSettings, StoreSettings, AccessSettings):
         default_factory=lambda: str(home() / "gateway.sqlite"), repr=False
     )
     """Database of keys, files and limits: path of a SQLite file, or postgresql://user:password@host:port/name."""
+    database_connections: int = Field(DEFAULT_CONNECTIONS, ge=3, validation_alias=AliasChoices("DATABASE_CONNECTIONS"))
+    """Connections of this process to PostgreSQL, at least three."""
     files_bytes: int = Field(100_000_000, gt=0)
     """Maximum total size of the files of one request, in bytes."""
     upload_bytes: int = Field(2_000_000_000, gt=0)

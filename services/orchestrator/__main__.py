@@ -54,7 +54,7 @@ async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
         planner_channel = await enter(connect(settings.planner))
         selector_channel = await enter(connect(settings.selector))
         responder_channel = await enter(connect(settings.responder))
-        database = await enter(open_database(settings.journal, SCHEMA, MIGRATIONS))
+        database = await enter(open_database(settings.journal, SCHEMA, MIGRATIONS, settings.database_connections))
         store = await ArtifactStore.open_when_available(settings.artifacts_url)
         peers = {
             f"the planner at {settings.planner}": planner_channel,

@@ -7,7 +7,8 @@ from protos.hugginggpt import semantic_conventions as names
 _meter = metrics.get_meter("hugginggpt.orchestrator")
 
 expert_queue_depth = _meter.create_up_down_counter(
-    "expert_queue_depth", description="Calls of an expert, waiting or running, by expert: the value to scale it by."
+    "expert_queue_depth",
+    description="Calls of an expert, waiting or running, by expert and model: the value to scale it by.",
 )
 run_seconds = _meter.create_histogram(
     names.RUN_SECONDS, unit="s", description="Duration of ended runs from their acceptance, by state."

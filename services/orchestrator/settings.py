@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
+from services.common.database import DEFAULT_CONNECTIONS
 from services.common.settings import BalancedSettings, NonEmpty, StoreSettings, home
 
 
@@ -23,6 +24,8 @@ class Settings(BalancedSettings, StoreSettings):
         default_factory=lambda: str(home() / "journal.sqlite"), repr=False
     )
     """Database of runs: path of a SQLite file, or postgresql://user:password@host:port/name."""
+    database_connections: int = Field(DEFAULT_CONNECTIONS, ge=3, validation_alias=AliasChoices("DATABASE_CONNECTIONS"))
+    """Connections of this process to PostgreSQL, at least three."""
     keep_seconds: float = Field(30 * 24 * 3600.0, ge=0)
     """Seconds for which ended runs and their results are stored; 0: for ever."""
     address: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
-from services.common.database.postgres import READERS, WRITERS
+from services.common.database import DEFAULT_CONNECTIONS
 from tests.bench.expert_models.workloads import WORKLOADS
 
 PAGE = Path(__file__).with_name("README.md")
@@ -15,7 +15,6 @@ RATES = (10.0, 1_000.0, 100_000.0)
 SERVICE_NAMES = ("gateway", "planner", "selector", "orchestrator", "responder")
 DATABASE_CLIENTS = ("gateway", "orchestrator")
 """Services with connections to the database."""
-CONNECTIONS = WRITERS + READERS + 1
 REPLICAS = 2
 """Minimum of each service, so that one may fail."""
 BUSY = 0.6
@@ -57,7 +56,8 @@ def service_rows(known: Figures, rates: Sequence[float], tasks: int) -> Iterator
     processes = {name: [_processes(rate, _ms(known, name, tasks)) for rate in rates] for name in SERVICE_NAMES}
     yield from ([f"{name}, processes", *counts] for name, counts in processes.items())
     connections = [
-        CONNECTIONS * sum(counts) for counts in zip(*(processes[name] for name in DATABASE_CLIENTS), strict=True)
+        DEFAULT_CONNECTIONS * sum(counts)
+        for counts in zip(*(processes[name] for name in DATABASE_CLIENTS), strict=True)
     ]
     yield ["PostgreSQL: cores busy", *(_rounded(rate * known["hops.postgres_ms"] / 1000) for rate in rates)]
     yield ["PostgreSQL: connections", *connections]

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 
 from experts.host.devices import MAX_WAITING
+from services.common.database import DEFAULT_CONNECTIONS
 from services.orchestrator.settings import Settings as Orchestrator
-from tests.bench.capacity import BUSY, CONNECTIONS, DAY_SECONDS, RATES, REPLICAS, SERVICE_NAMES, Figures, service_rows
+from tests.bench.capacity import BUSY, DAY_SECONDS, RATES, REPLICAS, SERVICE_NAMES, Figures, service_rows
 
 FEW, MANY, MOST = RATES
 POSTGRES_CONNECTIONS = 100
@@ -42,9 +43,9 @@ def _many(known: Figures, needs: Needs) -> str:
         f"*At {MANY:,g} a second* the disk of the database does: {needs['PostgreSQL: growth, GB a day'][1]} GB a "
         f"day, {terabytes:.2g} TB in the {RETENTION_DAYS:g} days that runs are retained. "
         f"`ORCHESTRATOR_KEEP_SECONDS={DAY_SECONDS}` retains one day. Next are its connections: every gateway and "
-        f"orchestrator holds {CONNECTIONS}, which together is {held:,}, and PostgreSQL accepts {POSTGRES_CONNECTIONS} "
-        f"by default (`max_connections`). A connection pooler must use session pooling, since LISTEN and NOTIFY "
-        f"belong to a session. The database uses {needs['PostgreSQL: cores busy'][1]} cores."
+        f"orchestrator holds {DEFAULT_CONNECTIONS}, which together is {held:,}, and PostgreSQL accepts "
+        f"{POSTGRES_CONNECTIONS} by default (`max_connections`). A connection pooler must use session pooling, since "
+        f"LISTEN and NOTIFY belong to a session. The database uses {needs['PostgreSQL: cores busy'][1]} cores."
     )
 
 

@@ -1,6 +1,6 @@
 """Simulation of the Kubernetes scheduler: which pods of the manifests fit on which nodes."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -34,7 +34,7 @@ class Schedule:
     """Workload and node of each pod that runs."""
     pending: list[str] = field(default_factory=list)
     """Workload of each pod for which no node has room."""
-    _used: dict[str, Counter[str]] = field(default_factory=dict)
+    _used: defaultdict[str, dict[str, Decimal]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, workload: Workload, replicas: int = 1) -> None:
         """Places replicas of a workload."""
@@ -43,8 +43,8 @@ class Schedule:
             fitting = [node for node in self.nodes if self._fits(workload.pod, requests, node)]
             if fitting:
                 node = max(fitting, key=lambda each: _preference(workload.pod, each))
-                used = self._used.setdefault(node.name, Counter())
-                used.update(requests)
+                used = self._used[node.name]
+                used.update({name: used.get(name, Decimal(0)) + value for name, value in requests.items()})
                 self.placed.append((workload.name, node.name))
             else:
                 self.pending.append(workload.name)
@@ -53,8 +53,11 @@ class Schedule:
         return [node for name, node in self.placed if name == workload]
 
     def _fits(self, pod: Document, requests: Resources, node: Node) -> bool:
-        used = self._used.get(node.name, Counter())
-        has_room = all(used[name] + value <= amount(node.allocatable.get(name, 0)) for name, value in requests.items())
+        used = self._used[node.name]
+        has_room = all(
+            used.get(name, Decimal(0)) + value <= amount(node.allocatable.get(name, 0))
+            for name, value in requests.items()
+        )
         return has_room and tolerates(pod, node.taints) and fits_node(pod, node.labels)
 
 
@@ -83,14 +86,15 @@ def replicas(manifests: Manifests, workload: Workload) -> int:
 
 def pod_requests(workload: Workload) -> dict[str, Decimal]:
     """Requests of one pod: the sum of its containers, or more if an init container needs more."""
-    total: Counter[str] = Counter()
+    total = {"pods": Decimal(1)}
     for container in workload.main_containers:
-        total.update(_requests(container))
+        for name, value in _requests(container).items():
+            total[name] = total.get(name, Decimal(0)) + value
     for container in workload.containers:
         if container.is_init:
             for name, value in _requests(container).items():
-                total[name] = max(total[name], value)
-    return {**total, "pods": Decimal(1)}
+                total[name] = max(total.get(name, Decimal(0)), value)
+    return total
 
 
 def _requests(container: Container) -> dict[str, Decimal]:

@@ -192,23 +192,23 @@ async def test_wait_for_a_permit_leaves_time_for_the_next_candidate() -> None:
         stuck.cancel()
 
 
-async def test_waiting_and_running_calls_are_counted_by_expert(monkeypatch: pytest.MonkeyPatch) -> None:
-    depth = Counter[str]()
+async def test_waiting_and_running_calls_are_counted_by_expert_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    depth = Counter[tuple[str, str]]()
 
     class Gauge:
         def add(self, amount: int, labels: dict[str, str]) -> None:
-            depth[labels["expert"]] += amount
+            depth[labels["expert"], labels["gen_ai.request.model"]] += amount
 
     monkeypatch.setattr("services.orchestrator.metrics.expert_queue_depth", Gauge())
     expert = HeldExpert()
     async with open_client(calls_per_expert=2) as client, expert.serving() as address:
         calls = [asyncio.create_task(SimulatedRun(client).infer(candidate(address))) for _ in range(5)]
         await expert.wait_for_calls(2)
-        assert depth == {"fake": 5}
+        assert depth == {("fake", "model"): 5}
         calls[4].cancel()
         expert.may_finish.set()
         await asyncio.wait(calls)
-    assert depth == {"fake": 0}
+    assert set(depth.values()) == {0}
 
 
 # ---------------------------------------------------------------- outages

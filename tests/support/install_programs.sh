@@ -3,7 +3,7 @@
 set -eu
 
 apt-get update -qq
-apt-get install -qq -y --no-install-recommends git curl python3-venv procps postgresql chromium iproute2 \
+apt-get install -qq -y --no-install-recommends git curl python3-venv procps postgresql pgbouncer chromium iproute2 \
   buildah podman runc netavark aardvark-dns catatonit iptables uidmap fuse-overlayfs mmdebstrap prometheus
 
 # node checks the modules of the web page. Other packages of node bring npm, and conflict with Debian's.

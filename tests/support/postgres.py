@@ -83,6 +83,30 @@ def running_postgres(*, durable: bool = True) -> Iterator[str]:
         yield server.url
 
 
+@contextmanager
+def running_pgbouncer(url: str) -> Iterator[str]:
+    """Runs PgBouncer in session mode before a server, and yields the URL of the database through it."""
+    parts = urlsplit(url)
+    folder, port = Path(tempfile.mkdtemp(prefix="pgbouncer-")), _free_port()
+    server = f"host={parts.hostname} port={parts.port} user={parts.username} password={parts.password}"
+    settings = {"listen_addr": "127.0.0.1", "listen_port": port, "pool_mode": "session", "auth_type": "any"}
+    lines = ["[databases]", f"* = {server}", "[pgbouncer]", *(f"{name} = {value}" for name, value in settings.items())]
+    file = folder / "pgbouncer.ini"
+    file.write_text("\n".join([*lines, "unix_socket_dir =", ""]))
+    try:
+        as_user = _user_command(folder)
+        file.chmod(0o644)
+        process = subprocess.Popen([*as_user, str(find_program("pgbouncer")), "--quiet", str(file)], cwd="/")
+        try:
+            _wait_until_ready(_programs(), port, process, file)
+            yield urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}"))
+        finally:
+            process.terminate()
+            process.wait(30)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @asynccontextmanager
 async def new_database(url: str) -> AsyncIterator[str]:
     """Creates a database, yields its URL, and drops it at exit."""

@@ -1,6 +1,7 @@
 """A local stack with runs in PostgreSQL, two orchestrators, and metrics endpoints."""
 
 import json
+import re
 import urllib.request
 from pathlib import Path
 
@@ -27,6 +28,6 @@ def test_runs_are_stored_in_postgresql_and_counted(tmp_path: Path, postgres: str
         orchestrators = "".join(read_metrics(f"{host}:{int(port) + offset}") for offset in (1, 2))
         assert "process_resident_memory_bytes" in read_metrics(first)
     assert 'runs_ended_total{reason="",state="RUN_STATE_COMPLETED"} 1.0' in orchestrators
-    assert 'expert_queue_depth{expert="lite"} 0.0' in orchestrators
+    assert re.search(r'expert_queue_depth\{expert="lite",gen_ai_request_model="[^"]+"\} 0\.0', orchestrators)
     assert "journal_write_duration_seconds_bucket" in orchestrators
     assert not list((tmp_path / "home").glob("journal.sqlite*"))

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,7 +14,7 @@ from services.common.database import Operation, Query, Rows, Steps, open_databas
 from services.common.database.connection import Connection, ConnectionWorker, PostgresAddress
 from services.common.database.notifications import ChangeNotifier
 from services.common.errors import FailedPrecondition, InvalidRequest, Unavailable
-from tests.support.postgres import PASSWORD, emptied_database
+from tests.support.postgres import PASSWORD, emptied_database, running_pgbouncer
 
 FIRST = "CREATE TABLE notes (id TEXT PRIMARY KEY)"
 
@@ -235,6 +235,42 @@ async def test_connections_closed_by_the_server_are_reopened(postgres_database: 
                     await database.write(insert_note("b"), "a")
                     break
         assert [row[0] for row in await database.read(listed())] == ["a", "b"]
+
+
+async def until_changed(changes: AsyncGenerator[frozenset[str] | None], topic: str) -> None:
+    """Waits for a notification of a topic; None stands for possible changes of any topic."""
+    while topic not in (await anext(changes) or ()):
+        pass
+
+
+async def test_process_opens_no_more_connections_than_set(postgres_database: str) -> None:
+    async with (
+        asyncio.timeout(30),
+        open_database(postgres_database, "notes", [FIRST], connections=4) as database,
+        aclosing(database.changes()) as changes,
+    ):
+        for _ in range(2):  # it listens by then
+            assert await anext(changes) is None
+        await asyncio.gather(*(database.write(insert_note(str(n)), str(n)) for n in range(20)))
+        await asyncio.gather(*(database.read(listed()) for _ in range(20)))
+        counted = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = "
+        assert [row[0] for row in await database.read(f"{counted} 'hugginggpt'")] == [4]
+
+
+@pytest.mark.needs("pgbouncer")
+async def test_writes_and_notifications_pass_pgbouncer_in_session_mode(postgres_database: str) -> None:
+    with running_pgbouncer(postgres_database) as pooled:
+        async with (
+            asyncio.timeout(30),
+            open_database(pooled, "notes", [FIRST], connections=3) as database,
+            open_database(pooled, "notes", [FIRST], connections=3) as other,
+            aclosing(other.changes()) as changes,
+        ):
+            for _ in range(2):  # it listens by then
+                assert await anext(changes) is None
+            await database.write(insert_note("a"), "a")
+            await until_changed(changes, "a")
+            assert [row[0] for row in await other.read(listed())] == ["a"]
 
 
 async def test_rolled_back_operation_is_retried(postgres_database: str) -> None:

@@ -197,9 +197,3 @@ def test_make_targets_exist() -> None:
 
 def test_page_names_the_checked_versions() -> None:
     assert re.findall(r"\b1\.\d\d\b", PAGE.partition("\n## ")[0]) == list(VERSIONS)
-
-
-@pytest.mark.parametrize("page", sorted(K8S.rglob("README.md")), ids=lambda path: str(path.parent.relative_to(K8S)))
-def test_examples_name_this_release(page: Path) -> None:
-    tags = re.findall(r"\?ref=v([\d.]+)\b", page.read_text(encoding="utf-8"))
-    assert set(tags) <= {version()}

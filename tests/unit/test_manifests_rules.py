@@ -178,6 +178,7 @@ VIOLATIONS: list[tuple[str, str, str, Any, str]] = [
     ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback", REMOVED, "no fallback"),
     ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback.behavior", REMOVED, "may remove replicas"),
     ("scalers_have_targets", "ScaledObject/expert-text", "spec.scaleTargetRef.name", "text", "no text"),
+    ("database_connections_fit", "Deployment/gateway", "spec.replicas", 8, "may open 110 connections"),
     ("scalers_have_targets", "Deployment/expert-text", "spec.replicas", 2, "undo"),
     # names and selectors
     ("selectors_match_own_pods", "Deployment/planner", "spec.selector.matchLabels", {"a": "b"}, "its own pods"),

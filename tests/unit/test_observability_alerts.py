@@ -21,6 +21,10 @@ MEMORY = 'expert_memory_bytes{instance="i", device="cuda:0", kind="%s"}'
 EVICTED = 'expert_model_evictions_total{instance="i", device="cuda:0"}'
 JOURNAL = 'journal_write_duration_seconds_bucket{le="%s"}'
 GPU = {"instance": "i", "device": "cuda:0"}
+FAILED_JOB = 'kube_job_status_failed{namespace="n", job_name="prefetch-text-1"}'
+VOLUME = 'kubelet_volume_stats_%s_bytes{persistentvolumeclaim="models"}'
+PENDING = 'kube_pod_status_phase{phase="Pending", namespace="n", pod="expert-a"}'
+GPU_REQUEST = 'kube_pod_container_resource_requests{resource="nvidia_com_gpu", namespace="n", pod="expert-a"}'
 
 Series = dict[str, str]
 CASES: dict[str, tuple[Series, Series, dict[str, str]]] = {
@@ -83,6 +87,22 @@ CASES: dict[str, tuple[Series, Series, dict[str, str]]] = {
         {"otelcol_exporter_send_failed_spans": "5x90"},
         {},
     ),
+    "JobFailed": (
+        {FAILED_JOB: "1x90"},
+        {FAILED_JOB: "1x90", FAILED_JOB.replace("failed", "succeeded"): "1x90"},
+        {"namespace": "n", "job_name": "prefetch-text-1"},
+    ),
+    "VolumeFull": (
+        {VOLUME % "available": "5x90", VOLUME % "capacity": "100x90"},
+        {VOLUME % "available": "50x90", VOLUME % "capacity": "100x90"},
+        {"persistentvolumeclaim": "models"},
+    ),
+    "CertificateExpires": (
+        {'certmanager_certificate_expiration_timestamp_seconds{name="hugginggpt"}': "86400x90"},
+        {'certmanager_certificate_expiration_timestamp_seconds{name="hugginggpt"}': "8640000x90"},
+        {"name": "hugginggpt"},
+    ),
+    "GpuPodPending": ({PENDING: "1x90", GPU_REQUEST: "1x90"}, {PENDING: "1x90"}, {"namespace": "n", "pod": "expert-a"}),
 }
 """Series of a minute each that make an alert fire, series that do not, and the labels that it has then."""
 

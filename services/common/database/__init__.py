@@ -4,7 +4,7 @@ A write is an operation: a generator that yields queries, receives their rows, a
 side effects, so that it can run on either database, in a thread, and again when the database asks for a retry.
 """
 
-from services.common.database.factory import open_database
+from services.common.database.factory import DEFAULT_CONNECTIONS, open_database
 from services.common.database.queries import (
     ConstraintViolation,
     Database,
@@ -17,6 +17,7 @@ from services.common.database.queries import (
 )
 
 __all__ = [
+    "DEFAULT_CONNECTIONS",
     "ConstraintViolation",
     "Database",
     "Dialect",

@@ -55,6 +55,10 @@ _UNAVAILABLE = (
 Job = Callable[[Connection], Awaitable[T]]
 
 
+_SET = "SELECT set_config('search_path', $1, false), set_config('idle_in_transaction_session_timeout', $2, false)"
+"""Not in the startup message, whose settings PgBouncer refuses."""
+
+
 class PostgresAddress:
     """A schema in a PostgreSQL database.
 
@@ -88,20 +92,22 @@ class PostgresAddress:
             InvalidRequest: the URL is malformed.
         """
         try:
-            return await asyncpg.connect(
+            connection = await asyncpg.connect(
                 self._url,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS if statement_timeout else None,
-                server_settings={
-                    "search_path": self.schema,
-                    "application_name": "hugginggpt",
-                    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS * 1000:.0f}",
-                },
+                server_settings={"application_name": "hugginggpt"},
             )
+            try:
+                await connection.execute(_SET, self.schema, f"{IDLE_SECONDS * 1000:.0f}", timeout=CONNECT_SECONDS)
+            except BaseException:
+                connection.terminate()
+                raise
         except ValueError as error:
             raise _malformed() from error
         except ERRORS as error:
             raise translate_error(error, self.text) from error
+        return connection
 
 
 def translate_error(error: Exception, address: str) -> Exception:

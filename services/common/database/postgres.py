@@ -25,9 +25,6 @@ DIALECT = Dialect(
     lock="SELECT pg_advisory_xact_lock(hashtextextended(?, 0))",
 )
 
-WRITERS, READERS = 6, 3
-"""Connections of one process, in addition to that of the notifications."""
-
 log = structlog.get_logger(__name__)
 
 _MIGRATION_SECONDS = 60
@@ -44,18 +41,24 @@ _TRANSLATIONS = {
 
 
 class PostgreSQL:
-    """A schema in a PostgreSQL database."""
+    """A schema in a PostgreSQL database.
+
+    Args:
+        address: of the schema.
+        connections: in all, at least three: one for notifications, two thirds of the others to write, the rest to read.
+    """
 
     dialect = DIALECT
 
-    def __init__(self, address: PostgresAddress) -> None:
-        self._writers = [ConnectionWorker(address) for _ in range(WRITERS)]
-        self._readers = [ConnectionWorker(address) for _ in range(READERS)]
+    def __init__(self, address: PostgresAddress, connections: int) -> None:
+        writers = max(1, (connections - 1) * 2 // 3)
+        self._writers = [ConnectionWorker(address) for _ in range(writers)]
+        self._readers = [ConnectionWorker(address) for _ in range(connections - 1 - writers)]
         self._notifier = ChangeNotifier(address)
 
     def write(self, operation: Operation[T], topic: str = "") -> "asyncio.Future[T]":
         if topic:
-            writer = self._writers[hash(topic) % WRITERS]
+            writer = self._writers[hash(topic) % len(self._writers)]
         else:
             writer = min(self._writers, key=ConnectionWorker.queue_length)
         future = writer.submit(partial(_run, operation=operation))
@@ -80,7 +83,7 @@ class PostgreSQL:
             self._notifier.notify(topic)
 
 
-async def open_postgres(url: str, schema: str, migrations: Sequence[str]) -> PostgreSQL:
+async def open_postgres(url: str, schema: str, migrations: Sequence[str], connections: int) -> PostgreSQL:
     """Connects to postgresql://user:password@host:port/name and migrates a schema, which it creates if absent.
 
     Raises:
@@ -101,7 +104,7 @@ async def open_postgres(url: str, schema: str, migrations: Sequence[str]) -> Pos
         raise translate_error(error, address.text) from error
     finally:
         connection.terminate()
-    return PostgreSQL(address)
+    return PostgreSQL(address, connections)
 
 
 async def _migrate(connection: Connection, address: PostgresAddress, migrations: Sequence[str]) -> None:

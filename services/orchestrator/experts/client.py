@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 from typing import Self
 
+from protos.hugginggpt import semantic_conventions as names
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common.errors import DeadlineExceeded, Overloaded, RecoveryAction, ServiceError
 from services.orchestrator import metrics
@@ -103,8 +104,8 @@ class ExpertClient:
 
     async def _attempt(self, current: CandidateAttempts) -> TaskResult:
         """Waits until the candidate can be called, and calls it once."""
-        label = {"expert": current.expert}
-        metrics.expert_queue_depth.add(1, label)
+        labels = {"expert": current.expert, names.REQUEST_MODEL: current.candidate.model_id}
+        metrics.expert_queue_depth.add(1, labels)
         try:
             address = await self._waiter.acquire_address(current)
             try:
@@ -117,7 +118,7 @@ class ExpertClient:
                 current.attempts.count_unavailable()
             raise
         finally:
-            metrics.expert_queue_depth.add(-1, label)
+            metrics.expert_queue_depth.add(-1, labels)
 
     async def _forget_unused(self) -> None:
         """Drops channels, load and circuits of addresses that are no longer used, at most once a minute."""

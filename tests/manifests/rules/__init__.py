@@ -64,6 +64,7 @@ RULES: dict[str, Rule] = {
         resources.written_paths_are_volumes,
         resources.mounts_and_volumes_match,
         scaling.dormant_experts_are_declared,
+        scaling.database_connections_fit,
         scaling.scalers_query_their_own_expert,
         scaling.scalers_have_a_fallback,
         secrets.secrets_have_no_values,

@@ -27,6 +27,29 @@ def _dormancy_reasons(manifests: Manifests, workload: Workload) -> Iterator[str]
         yield "its maxSurge is 0"
 
 
+def database_connections_fit(manifests: Manifests) -> Iterator[str]:
+    """All replicas that may exist at once, in a rollout too, open no more connections than PostgreSQL accepts."""
+    total = 0
+    for workload in manifests.long_running:
+        surge = int(workload.spec.get("strategy", {}).get("rollingUpdate", {}).get("maxSurge", 1))
+        for connections in setting_values(manifests, workload, "database_connections"):
+            total += (_most_replicas(manifests, workload) + surge) * connections
+    if total > MAX_CONNECTIONS:
+        yield f"gateway and orchestrator: may open {total} connections, and the database accepts {MAX_CONNECTIONS}"
+
+
+MAX_CONNECTIONS = 97
+"""PostgreSQL's default of 100, less 3 that it reserves for superusers."""
+
+
+def _most_replicas(manifests: Manifests, workload: Workload) -> int:
+    """Highest number of replicas that a workload is scaled to."""
+    for scaler in manifests.of_kind("HorizontalPodAutoscaler"):
+        if scaler["spec"]["scaleTargetRef"]["name"] == workload.name:
+            return int(scaler["spec"]["maxReplicas"])
+    return int(workload.spec.get("replicas", 1))
+
+
 def scalers_query_their_own_expert(manifests: Manifests) -> Iterator[str]:
     for scaler in manifests.of_kind("ScaledObject"):
         name = scaler["spec"]["scaleTargetRef"]["name"]
