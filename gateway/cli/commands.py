@@ -183,16 +183,25 @@ def mcp(
         bridge.serve(url, api_key, root or [])
 
 
-def doctor(url: Url = None, api_key: ApiKey = None, as_json: Json = False) -> None:
+def doctor(
+    url: Url = None,
+    api_key: ApiKey = None,
+    as_json: Json = False,
+    in_cluster: Annotated[
+        bool, typer.Option("--cluster", help="Check the deployment in kubectl's current context instead.")
+    ] = False,
+    namespace: Annotated[str, typer.Option(help="Its namespace.")] = "hugginggpt",
+) -> None:
     """Check the installation and the services, and suggest remedies. Exit status 1 if a check fails.
 
     If LLM_BASE_URL is set, the endpoint gets three to five requests, one of them as long as LLM_CONTEXT_TOKENS allows;
-    the tokens they use are reported.
+    the tokens they use are reported. With --cluster, Secrets, GPU nodes, weights, scalers, network policies and pods
+    are read from the API server; nothing is changed.
     """
     from gateway.cli import doctor as diagnostics
 
     with terminal.problems_reported():
-        is_ok = diagnostics.diagnose(url, api_key, as_json=as_json)
+        is_ok = diagnostics.diagnose(url, api_key, as_json=as_json, namespace=namespace if in_cluster else None)
     raise typer.Exit(0 if is_ok else 1)
 
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from gateway.cli import terminal
 from gateway.cli.catalog import expert_problems, routing_problems
+from gateway.cli.cluster import cluster
 from gateway.cli.connect import DEFAULT_URL
 from gateway.cli.llm_probe import endpoints
 from gateway.client import HuggingGPT, HuggingGPTError, Refused, Unreachable
@@ -42,10 +43,17 @@ ENGINES = {
 """Packages of the lite expert, each with what it is needed for."""
 
 
-def diagnose(url: str | None, api_key: str | None, *, as_json: bool) -> bool:
-    """Runs and prints all checks; returns whether none failed."""
+def diagnose(url: str | None, api_key: str | None, *, as_json: bool, namespace: str | None = None) -> bool:
+    """Runs and prints all checks; returns whether none failed.
+
+    Args:
+        url: of the gateway; None: the local one.
+        api_key: for the gateway.
+        as_json: print JSON.
+        namespace: check the deployment in this namespace of a cluster, in place of this machine and its services.
+    """
     with terminal.err().status("checking"):
-        findings = [*machine(), *endpoints(), *services(url, api_key)]
+        findings = [*cluster(namespace)] if namespace else [*machine(), *endpoints(), *services(url, api_key)]
     is_ok = all(finding.level is not Level.WRONG for finding in findings)
     if as_json:
         terminal.print_json({"ok": is_ok, "checks": [asdict(finding) for finding in findings]})
