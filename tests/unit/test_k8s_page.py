@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 PAGE = (K8S / "README.md").read_text(encoding="utf-8")
 POLICIES = (K8S / "base" / "README.md").read_text(encoding="utf-8")
+SPLIT = (K8S / "components" / "keda" / "README.md").read_text(encoding="utf-8")
 WEIGHTS = (K8S / "components" / "model-prefetch" / "README.md").read_text(encoding="utf-8")
 MAKEFILES = (K8S.parent / "Makefile", K8S.parent / "docker" / "images.mk")
 MAX_PAGE_LINES, MAX_OVERLAY_LINES, MAX_EXPERT_LINES, MAX_COMMANDS = 350, 25, 20, 8
@@ -76,7 +77,7 @@ def example(name: str) -> str:
 
 
 def write(file: Path, text: str, repository: str = "") -> None:
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text.replace("REPOSITORY", repository), encoding="utf-8")
 
 
@@ -141,6 +142,34 @@ def test_own_expert_gets_the_shared_settings(mine: Manifests) -> None:
     assert "TLS_KEY" in environment_of(mine, expert.containers[0])
     assert expert.containers[0].image == "registry.example.org/experts/colours:1.0.0"
     assert "args" not in expert.containers[0].spec
+
+
+@pytest.fixture(scope="module")
+def split(copy: Path, repository: str) -> Manifests:
+    """Production with the example of two Deployments of one expert."""
+    second, first = re.findall(r"^```yaml\n(.*?)^```", SPLIT, re.DOTALL | re.MULTILINE)
+    write(copy / "overlays" / "split" / "detection" / "kustomization.yaml", second, repository)
+    return render_in(copy / "overlays" / "split", f"resources: [../production, detection]\n{first}")
+
+
+@pytest.mark.needs("kubectl")
+@pytest.mark.parametrize("rule", RULES)
+def test_example_of_two_deployments_keeps_the_rules(split: Manifests, rule: str) -> None:
+    assert list(RULES[rule](split)) == []
+
+
+@pytest.mark.needs("kubectl")
+def test_example_gives_each_deployment_its_models(split: Manifests) -> None:
+    allowed = {
+        container.workload.name: environment_of(split, container).get("EXPERT_ALLOWED")
+        for workload in split.long_running
+        for container in workload.main_containers
+        if "vision" in workload.name
+    }
+    assert allowed == {
+        "expert-vision": "google/vit-base-patch16-224",
+        "expert-vision-detection": "PekingU/rtdetr_r18vd_coco_o365",
+    }
 
 
 @pytest.mark.needs("kubectl")

@@ -1,5 +1,6 @@
 """Every rule accepts valid manifests, and reports at least one violation: a rule that cannot fail is useless."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -175,6 +176,13 @@ VIOLATIONS: list[tuple[str, str, str, Any, str]] = [
         'sum(expert_queue_depth{expert="vision"})',
         "vision",
     ),
+    (
+        "scalers_query_their_own_expert",
+        "ScaledObject/expert-text",
+        "spec.triggers.0.metadata.query",
+        "sum(other_metric)",
+        "no expert",
+    ),
     ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback", REMOVED, "no fallback"),
     ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback.behavior", REMOVED, "may remove replicas"),
     ("scalers_have_targets", "ScaledObject/expert-text", "spec.scaleTargetRef.name", "text", "no text"),
@@ -345,3 +353,13 @@ def test_violation_is_reported(rule: str, document: str, path: str, value: objec
 
 def test_every_rule_has_a_violation() -> None:
     assert {rule for rule, *_ in VIOLATIONS} == set(RULES)
+
+
+def test_scalers_of_one_expert_query_their_own_models() -> None:
+    valid = valid_manifests()
+    second = copy.deepcopy(valid.find("ScaledObject", "expert-text"))
+    assert second
+    second["metadata"]["name"] = "expert-text-2"
+    found = list(RULES["scalers_query_their_own_expert"](Manifests((*valid.documents, second))))
+    assert len(found) == 2
+    assert all("for all models" in each for each in found)

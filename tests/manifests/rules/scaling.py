@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from tests.manifests.deployment import Manifests, Workload, display_name
-from tests.manifests.environment import setting_values
+from tests.manifests.deployment import Document, Manifests, Workload, display_name
+from tests.manifests.environment import PROGRAMS, module_of, setting_values
 
 _DEMAND = re.compile(r'expert_queue_depth\{[^}]*expert="([\w-]+)"[^}]*\}')
 
@@ -51,12 +51,29 @@ def _most_replicas(manifests: Manifests, workload: Workload) -> int:
 
 
 def scalers_query_their_own_expert(manifests: Manifests) -> Iterator[str]:
+    """Several Deployments of one expert are scaled by the demand for their own models."""
+    scalers: dict[str, list[Document]] = {}
     for scaler in manifests.of_kind("ScaledObject"):
-        name = scaler["spec"]["scaleTargetRef"]["name"]
-        queries = [str(trigger["metadata"].get("query")) for trigger in scaler["spec"]["triggers"]]
-        experts = {expert for query in queries for expert in _DEMAND.findall(query)}
-        if experts != {name.removeprefix("expert-")}:
+        experts = {expert for query in _queries(scaler) for expert in _DEMAND.findall(query)}
+        own = _expert_of(manifests, scaler["spec"]["scaleTargetRef"]["name"])
+        scalers.setdefault(own, []).append(scaler)
+        if experts != {own}:
             yield f"{display_name(scaler)}: queries the demand of {', '.join(sorted(experts)) or 'no expert'}"
+    for expert, several in scalers.items():
+        for scaler in several if len(several) > 1 else ():
+            if not all("gen_ai_request_model" in query for query in _queries(scaler)):
+                yield f"{display_name(scaler)}: queries the demand of {expert} for all models, not only its own"
+
+
+def _queries(scaler: Document) -> list[str]:
+    return [str(trigger["metadata"].get("query")) for trigger in scaler["spec"]["triggers"]]
+
+
+def _expert_of(manifests: Manifests, name: str) -> str:
+    """The expert that a Deployment runs; its name without the prefix if its program is not one of ours."""
+    workload = next((each for each in manifests.workloads if each.name == name), None)
+    modules = [module_of(container) for container in workload.main_containers] if workload else []
+    return next((each.removeprefix("experts.") for each in modules if each in PROGRAMS), name.removeprefix("expert-"))
 
 
 def scalers_have_a_fallback(manifests: Manifests) -> Iterator[str]:
