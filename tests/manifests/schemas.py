@@ -12,8 +12,8 @@ from jsonschema.exceptions import ValidationError
 
 from tests.manifests.deployment import Document, Manifests, display_name
 
-VERSIONS = ("1.32", "1.34", "1.37")
-"""Kubernetes versions: the oldest supported, the newest with a published schema, and one between."""
+VERSIONS = ("1.32", "1.34", "1.36", "1.37")
+"""Kubernetes versions: the oldest supported, the newest with a published schema, and two between."""
 
 _SCHEMAS = Path(__file__).parent / "extensions"
 """Hand-written schemas: only the fields of a resource's spec that the manifests use."""

@@ -43,7 +43,9 @@ def test_new_version_and_settings_can_be_applied(next_release: Path, overlay: st
         "9.9.9",
         "9.9.9-cuda",
     }
-    assert list(rejected_changes(render_overlay(overlay), after)) == []
+    before = render_overlay(overlay)
+    assert list(rejected_changes(before, after)) == []
+    assert list(rejected_changes(after, before)) == []  # a rollback
 
 
 def _cluster() -> list[dict[str, Any]]:
