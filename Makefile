@@ -124,7 +124,7 @@ deploy: ## Apply OVERLAY to the current kubectl context, and wait until the serv
 	  --selector 'app.kubernetes.io/component in (gateway, service)'
 
 descriptions: $(if $(IMAGE),,$(VENV)/.dev) ## Describe experts that may scale to zero, for their ConfigMap; or that in IMAGE, with ARGS, to FILE
-	$(if $(IMAGE),$(run_with_$(ENGINE)) --rm --network none --env EXPERT_SCALES_TO_ZERO=true $(IMAGE) $(ARGS) --describe > $(FILE),\
+	$(if $(IMAGE),$(run_with_$(ENGINE)) --rm --network none --env EXPERT_SCALES_TO_ZERO=true --env EXPERT_ALLOWED $(IMAGE) $(ARGS) --describe > $(FILE),\
 	  $(foreach name,$(TORCHED),EXPERT_SCALES_TO_ZERO=true $(PY) -m experts.$(name) --describe > k8s/components/$(name)/keda/$(name).json &&) true)
 
 ALERTS := k8s/components/observability/prometheus/rules.yaml
