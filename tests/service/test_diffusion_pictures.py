@@ -57,6 +57,24 @@ def run_pipeline(tiny_models: TinyModels, kind: str, model: str, **arguments: An
     return np.asarray(output.images[0])
 
 
+@pytest.mark.parametrize(("kind", "model"), [("Flux2KleinPipeline", "tiny/flux"), ("ZImagePipeline", "tiny/z-image")])
+async def test_pipeline_with_a_language_model_as_text_encoder_equals_the_direct_one(
+    tiny_models: TinyModels, kind: str, model: str
+) -> None:
+    size = {"width": 80, "height": 64}
+    expected = run_pipeline(tiny_models, kind, model, prompt="a castle", guidance_scale=1.0, **size)
+    async with tiny_models.serve("diffusion") as expert:
+        out = await expert.call("text-to-image", {"text": "a castle"}, model, guidance_scale=1, **size, **STEPS)
+    assert (to_pixels(out["image"]) == expected).all()
+
+
+async def test_flux_edits_a_picture_by_instruction(tiny_models: TinyModels) -> None:
+    inputs = {"image": to_media(gradient()), "instruction": "as a painting"}
+    async with tiny_models.serve("diffusion") as expert:
+        out = await expert.call("image-to-image", inputs, "tiny/flux", num_inference_steps=1, seed=7)
+    assert to_pixels(out["image"]).shape == (512, 512, 3)
+
+
 async def test_text_to_image_equals_the_direct_pipeline_and_repeats_by_seed(tiny_models: TinyModels) -> None:
     expected = run_pipeline(tiny_models, "StableDiffusionPipeline", "tiny/sd", prompt="a castle", guidance_scale=5.0)
     async with tiny_models.serve("diffusion") as expert:

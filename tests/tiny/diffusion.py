@@ -133,6 +133,119 @@ def build_stable_diffusion_xl(folder: Path) -> None:
     pipeline.save_pretrained(folder)
 
 
+def build_flux(folder: Path) -> None:
+    """Builds a FLUX.2 klein, whose text encoder has the 27 layers that the pipeline reads."""
+    import torch
+    from diffusers import (
+        AutoencoderKLFlux2,
+        FlowMatchEulerDiscreteScheduler,
+        Flux2KleinPipeline,
+        Flux2Transformer2DModel,
+    )
+
+    tokenizer, text_encoder = _make_qwen(layers=27)
+    torch.manual_seed(0)
+    transformer = Flux2Transformer2DModel(
+        patch_size=1,
+        in_channels=4,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=3 * _TEXT,
+        timestep_guidance_channels=16,
+        axes_dims_rope=(4, 4, 4, 4),
+    )
+    vae = AutoencoderKLFlux2(
+        sample_size=SIDE,
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        block_out_channels=(4,) * 4,
+        layers_per_block=1,
+        latent_channels=1,
+        norm_num_groups=1,
+        use_quant_conv=False,
+        use_post_quant_conv=False,
+    )
+    pipeline: Any = Flux2KleinPipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=vae,
+        text_encoder=text_encoder,
+        tokenizer=tokenizer,
+        transformer=transformer,
+        is_distilled=True,
+    )
+    pipeline.save_pretrained(folder)
+
+
+def build_z_image(folder: Path) -> None:
+    import torch
+    from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, ZImagePipeline, ZImageTransformer2DModel
+
+    tokenizer, text_encoder = _make_qwen(layers=2)
+    torch.manual_seed(0)
+    transformer = ZImageTransformer2DModel(
+        all_patch_size=(2,),
+        all_f_patch_size=(1,),
+        in_channels=4,
+        dim=32,
+        n_layers=1,
+        n_refiner_layers=1,
+        n_heads=2,
+        n_kv_heads=2,
+        cap_feat_dim=_TEXT,
+        axes_dims=[8, 4, 4],
+        axes_lens=[1024, 64, 64],
+    )
+    vae = AutoencoderKL(
+        block_out_channels=(4,) * 4,
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        latent_channels=4,
+        norm_num_groups=2,
+        sample_size=SIDE,
+        shift_factor=0.0,
+    )
+    pipeline: Any = ZImagePipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=vae,
+        text_encoder=text_encoder,
+        tokenizer=tokenizer,
+        transformer=transformer,
+    )
+    pipeline.save_pretrained(folder)
+
+
+def _make_qwen(layers: int) -> tuple[Any, Any]:
+    """Returns a tokenizer with a chat template and one token per letter, and a Qwen3 as a text encoder."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+    tokens = ["<pad>", "<unk>", "<end>", *"abcdefghijklmnopqrstuvwxyz "]
+    backend = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer: Any = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        eos_token="<end>",
+    )
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }}<end>{% endfor %}"
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=_TEXT,
+        intermediate_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=512,
+    )
+    return tokenizer, Qwen3ForCausalLM(config)
+
+
 def build_inpainter(folder: Path) -> None:
     _save_pipeline("StableDiffusionInpaintPipeline", folder, parts={"channels": 9})
 
@@ -297,6 +410,8 @@ MODELS: Mapping[str, TinyModel] = {
     "tiny/sd": TinyModel(("text-to-image", "image-to-image", "inpainting"), build_stable_diffusion),
     "tiny/lcm": TinyModel(("text-to-image",), build_latent_consistency_model),
     "tiny/sdxl": TinyModel(("text-to-image",), build_stable_diffusion_xl),
+    "tiny/flux": TinyModel(("text-to-image", "image-to-image"), build_flux),
+    "tiny/z-image": TinyModel(("text-to-image",), build_z_image),
     "tiny/inpainter": TinyModel(("inpainting",), build_inpainter),
     "tiny/editor": TinyModel(("image-to-image",), build_editor),
     "tiny/upscaler": TinyModel(("image-super-resolution",), build_upscaler),
