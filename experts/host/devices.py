@@ -75,6 +75,9 @@ class Repositories(Protocol):
     def target_device(self) -> str:
         """Returns the device that files are fetched for, "cuda" or "cpu", even if this machine has no GPU."""
 
+    def largest_memory(self) -> int:
+        """Returns the bytes of the largest GPU's memory, without loading the engine; 0 without a GPU."""
+
     def cache(self) -> Path:
         """Returns the folder that files are fetched into."""
 

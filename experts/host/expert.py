@@ -38,6 +38,7 @@ from experts.host.devices import Devices, Repositories
 from experts.host.handler import Loader
 from experts.host.input_validation import FILES
 from experts.host.load_context import ENGINE_CHOICE, PIPELINE_DEFAULTS, ComputeOptions, PipelineOptions
+from experts.host.memory_class import check_class, order_for_memory
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.model_pb2 import MODEL_LOCATION_INTERNAL, MODEL_LOCATION_UNSPECIFIED, ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -210,7 +211,8 @@ def read_expert(package: str) -> Expert:
     devices, folder = tasks.get("DEVICES"), files(package)
     cards, options = _read_cards(folder / "models.json")
     if isinstance(devices, Repositories):
-        installed = [_with_commit(card, devices) for card in cards if _is_installed(card, devices.module)]
+        found = [_with_commit(card, devices) for card in cards if _is_installed(card, devices.module)]
+        installed = order_for_memory(found, devices.largest_memory())
     else:
         modules = {card.id: requires.get(card.id, "") for card in cards}
         installed = [
@@ -276,6 +278,8 @@ def _read_cards(file: Traversable) -> tuple[list[ModelCard], dict[tuple[str, str
         }
         facts = [{name: value for name, value in entry.items() if name not in _OPTIONS} for entry in entries]
         cards: list[Any] = [_parse_message(entry, ModelCard()) for entry in facts]
+        for card in cards:
+            check_class(card)
         return cards, options
 
 

@@ -77,6 +77,20 @@ class TorchDevices:
 
         return "cuda" if torch.version.cuda else "cpu"
 
+    def largest_memory(self) -> int:
+        """Returns the bytes of the largest GPU's memory, as its driver reports; 0 without a GPU of NVIDIA."""
+        import pynvml
+
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError:
+            return 0
+        try:
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+            return max((int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) for handle in handles), default=0)
+        finally:
+            pynvml.nvmlShutdown()
+
     def cache(self) -> Path:
         """Returns the folder of Hugging Face's cache, which files are fetched into."""
         from huggingface_hub.constants import HF_HOME

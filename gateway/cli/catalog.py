@@ -66,12 +66,20 @@ def _tasks(content: Mapping[str, Any]) -> Iterator[RenderableType]:
             yield below(f"for example: {example}")
 
 
+def _describe_memory(card: Mapping[str, Any]) -> str:
+    """Returns the memory for which a model is the choice, and whether its machine has less; empty if not given."""
+    name = card.get("memory_class", "")
+    return f"for {name}" + (", more than this expert has" if card.get("exceeds_memory") else "") if name else ""
+
+
 def _models(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     routes = content.get("routes", ())
     for task, cards in groupby(content["models"], key=lambda card: card.get("task", "")):
         yield Text(one_line(task), style="cyan")
         for card in cards:
             line = _line(card["id"], card.get("expert", ""), card.get("state", ""), card.get("license", ""))
+            if memory := _describe_memory(card):
+                line.append(f"  {memory}", "yellow" if card.get("exceeds_memory") else "dim")
             if rules := ", ".join(_describe_rules(card, routes)):
                 line.append(f"  {rules}", "yellow")
             yield Padding(line, (0, 0, 0, 2))

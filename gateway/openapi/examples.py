@@ -68,6 +68,7 @@ CARD = {
     "outputs": ["audio"],
     "location": "internal",
     "state": "ready",
+    "exceeds_memory": False,
 }
 ROUTE = {
     "task": "text-to-speech",

@@ -116,6 +116,7 @@ def _facts(chosen: SelectedModel, query: SelectionQuery, scale: float) -> Mappin
         "likes": card.likes,
         "state": offer.readiness.value if offer.readiness else "",
         "where": "external" if offer.external else "",
+        "memory": "more than its machine has" if card.exceeds_memory else "",
         "seconds": _seconds(offer.median),
         "seconds_at_worst": _seconds(card.p95.ToNanoseconds() / 1e9),
         "calls_waiting": chosen.shortest_queue,

@@ -25,6 +25,8 @@ _LLM = -2.0
 """The LLM of the deployment: after models made for the task, unless its description fits much better."""
 _RULES_WITH_LLM = -8.0
 """Rules, if the LLM may be used: after the LLM, whichever description fits."""
+_EXCEEDS_MEMORY = -4.0
+"""More memory than its machine has: after models that fit, and still before external ones."""
 _FAILING = -20.0
 
 WEIGHED_CHARACTERS = 2000
@@ -89,6 +91,8 @@ class ModelFeatures:
     """Whether it is the LLM of the deployment, by prompt."""
     is_rules: bool = False
     """Whether it works by rules or statistics."""
+    exceeds_memory: bool = False
+    """Whether it needs more memory than its machine has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,7 @@ class Ranking:
             + _popularity(features)
             - _slowness(features)
             + (_LLM if features.is_llm else 0.0)
+            + (_EXCEEDS_MEMORY if features.exceeds_memory else 0.0)
             for features in self._features
         ]
 
@@ -264,6 +269,8 @@ class Ranking:
             parts.append(f"{'supports' if _language_score(features, query) >= 0 else 'does not name'} {tags}")
         if features.is_llm:
             parts.append("the configured LLM")
+        if features.exceeds_memory:
+            parts.append("needs more memory than its machine has")
         parts.append(features.readiness.value)
         if features.median is not None:
             parts.append(f"median {_duration(features.median)}")

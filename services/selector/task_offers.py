@@ -89,6 +89,7 @@ class Offer:
             languages=self.languages,
             is_llm=self.is_llm,
             is_rules=card.method == MODEL_METHOD_RULES,
+            exceeds_memory=card.exceeds_memory,
         )
 
 

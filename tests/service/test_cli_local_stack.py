@@ -38,7 +38,9 @@ PAGES: dict[str, Any] = {
     },
     "/v1/models": {
         "models": [
-            {"id": "rapidocr", "task": "image-to-text", "expert": "lite", "state": "failed", "failure": "no file"}
+            {"id": "rapidocr", "task": "image-to-text", "expert": "lite", "state": "failed", "failure": "no file"},
+            {"id": "org/large", "task": "text-to-image", "memory_class": "24GB", "exceeds_memory": True},
+            {"id": "org/small", "task": "text-to-image", "memory_class": "cpu"},
         ]
     },
     "/v1/experts": {
@@ -76,6 +78,8 @@ def lines(result: Result) -> list[str]:
         (["tasks"], "/v1/tasks", "for example: Read the text in this image"),
         (["tasks"], "/v1/tasks", "text-shouting → a (dormant)"),
         (["models"], "/v1/models", "rapidocr lite failed"),
+        (["models"], "/v1/models", "org/large for 24GB, more than this expert has"),
+        (["models"], "/v1/models", "org/small for cpu"),
         (["experts", "list"], "/v1/experts", "lite available 127.0.0.1:5"),
         (["experts", "list"], "/v1/experts", "text dormant"),
         (["experts", "list"], "/v1/experts", "does not answer"),

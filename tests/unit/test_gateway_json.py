@@ -211,6 +211,7 @@ MESSAGES: list[tuple[Message, Any]] = [
             "location": "internal",
             "state": "ready",
             "loaded_bytes": 0,
+            "exceeds_memory": False,
         },
     ),
     (

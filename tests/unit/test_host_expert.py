@@ -92,6 +92,7 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([{**CARD, "gpu": {"kernel": "sdpa"}}], {}, "gpu of model m has no option kernel; its options are attention"),
         ([{**CARD, "pipeline": {"steps": 4}}], {}, "pipeline of model m has no option steps; its options are"),
         ([{**CARD, "pipeline": {"dtypes": {"vae": "int8"}}}], {}, "dtypes in pipeline of model m has 'int8'; choose"),
+        ([{**CARD, "memory_class": "1GB"}], {}, "memory_class of model m is '1GB'; choose one of cpu"),
         ([{**CARD, "verified": [{"what": "license"}]}], {}, "verified of model m must be a list of objects with what"),
         ([CARD], {"specs": [{**SHOUTING, "name": "summarization"}]}, "summarization in tasks.json is a standard task"),
         (
@@ -102,7 +103,7 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([CARD], {"tasks": f"{TASKS}REQUIRES = {{'m': 'no_such_engine'}}\n"}, "no model whose engine is installed"),
         ([], {}, "no model"),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_contradiction_between_files_is_reported(
     package: Package, cards: list[Any], parts: dict[str, Any], message: str
@@ -130,6 +131,17 @@ def test_card_states_how_its_facts_are_known(package: Package) -> None:
     fact = {"what": "license", "how": "the Hub's page", "date": "2026-11-26"}
     (offer,) = read_expert(package([{**CARD, "verified": [fact]}])).offers
     assert offer.verified == (Verification("license", "the Hub's page", "2026-11-26"),)
+
+
+@pytest.mark.parametrize("expert", ["text", "vision", "audio", "video", "diffusion"])
+def test_first_card_of_a_task_is_for_cpus_if_any_is(expert: str) -> None:
+    """README names it as the default."""
+    first: dict[str, str] = {}
+    classes: dict[str, set[str]] = {}
+    for card in json.loads((files(f"experts.{expert}") / "models.json").read_text(encoding="utf-8")):
+        first.setdefault(card["task"], card["memory_class"])
+        classes.setdefault(card["task"], set()).add(card["memory_class"])
+    assert [task for task, found in classes.items() if "cpu" in found and first[task] != "cpu"] == []
 
 
 @pytest.mark.parametrize("expert", ["text", "vision", "audio", "video", "diffusion"])

@@ -185,6 +185,13 @@ def test_external_llm_of_the_deployment_ranks_above_its_rules() -> None:
     assert ranked(terms(), provider, RULES, external) == [2, 1, 0]
 
 
+def test_model_that_exceeds_its_machines_memory_ranks_below_one_that_fits() -> None:
+    large, small = features("Finds the faces", exceeds_memory=True), features("Draws", Readiness.LOADABLE)
+    assert ranked(terms("find the faces"), large, small) == [1, 0]
+    reasons = [entry.reason for entry in Ranking([large, small]).best(terms("find"), range(2), 5, frozenset())]
+    assert "needs more memory than its machine has" in reasons[1]
+
+
 def test_reason_names_the_llm() -> None:
     (entry,) = Ranking([LLM]).best(terms(), [0], 5, frozenset())
     assert "the configured LLM" in entry.reason

@@ -102,6 +102,26 @@ def test_scores_that_are_not_finite_fail_the_model() -> None:
         top_labels([float("nan"), 0.5], ["a", "b"])
 
 
+def test_largest_memory_is_that_of_the_largest_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetMemoryInfo": lambda index: SimpleNamespace(total=(8, 24)[index]),
+    }.items():
+        monkeypatch.setattr(pynvml, name, value)
+    assert TorchDevices().largest_memory() == 24
+
+
+def test_machine_without_a_gpu_has_no_memory_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    assert TorchDevices().largest_memory() == 0
+
+
 def test_full_gpu_is_reported_in_plain_text() -> None:
     with pytest.raises(OutOfMemory), inference_context("org/name"):
         raise torch.OutOfMemoryError("CUDA out of memory")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/hugginggpt/v1/model.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\"\xd9\x03\n\tModelCard\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x11\n\tdownloads\x18\x05 \x01(\x03\x12\r\n\x05likes\x18\x06 \x01(\x03\x12\x0f\n\x07license\x18\x07 \x01(\t\x12\x11\n\tlanguages\x18\x08 \x03(\t\x12\x17\n\x0fparameter_count\x18\t \x01(\x03\x12\x0f\n\x07outputs\x18\n \x03(\t\x12.\n\x08location\x18\x0b \x01(\x0e\x32\x1c.hugginggpt.v1.ModelLocation\x12(\n\x05state\x18\x0c \x01(\x0e\x32\x19.hugginggpt.v1.ModelState\x12\x0f\n\x07\x66\x61ilure\x18\r \x01(\t\x12\x0e\n\x06\x65xpert\x18\x0e \x01(\t\x12&\n\x03p50\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p95\x18\x10 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cloaded_bytes\x18\x11 \x01(\x03\x12\x0e\n\x06region\x18\x12 \x01(\t\x12*\n\x06method\x18\x13 \x01(\x0e\x32\x1a.hugginggpt.v1.ModelMethod\"\x96\x02\n\tCandidate\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x03 \x01(\t\x12*\n\x04role\x18\x04 \x01(\x0e\x32\x1c.hugginggpt.v1.CandidateRole\x12\r\n\x05score\x18\x05 \x01(\x01\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12.\n\x08location\x18\x07 \x01(\x0e\x32\x1c.hugginggpt.v1.ModelLocation\x12\x0f\n\x07\x64ormant\x18\x08 \x01(\x08\x12\x31\n\x0estart_duration\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x65xpert_version\x18\n \x01(\t\"q\n\x0b\x43onstraints\x12\x10\n\x08licenses\x18\x01 \x03(\t\x12\x11\n\tlanguages\x18\x02 \x03(\t\x12\x1b\n\x13max_parameter_count\x18\x03 \x01(\x03\x12\x0f\n\x07\x61llowed\x18\x04 \x03(\t\x12\x0f\n\x07regions\x18\x05 \x03(\t\"\xbe\x02\n\x05Route\x12\x0c\n\x04task\x18\x01 \x01(\t\x12)\n\x05model\x18\x02 \x01(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12.\n\ncandidates\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12-\n\tforbidden\x18\x04 \x03(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12*\n\x06shadow\x18\x05 \x01(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12\x30\n\x06scores\x18\x06 \x03(\x0b\x32 .hugginggpt.v1.Route.ScoresEntry\x12\x10\n\x08problems\x18\x07 \x03(\t\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\";\n\x0bRoutedModel\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06weight\x18\x03 \x01(\x01*i\n\rModelLocation\x12\x1e\n\x1aMODEL_LOCATION_UNSPECIFIED\x10\x00\x12\x1b\n\x17MODEL_LOCATION_INTERNAL\x10\x01\x12\x1b\n\x17MODEL_LOCATION_EXTERNAL\x10\x02*Y\n\x0bModelMethod\x12\x1c\n\x18MODEL_METHOD_UNSPECIFIED\x10\x00\x12\x14\n\x10MODEL_METHOD_LLM\x10\x01\x12\x16\n\x12MODEL_METHOD_RULES\x10\x02*\x8b\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MODEL_STATE_READY\x10\x01\x12\x18\n\x14MODEL_STATE_LOADABLE\x10\x02\x12\x17\n\x13MODEL_STATE_DORMANT\x10\x03\x12\x16\n\x12MODEL_STATE_FAILED\x10\x04*\x83\x01\n\rCandidateRole\x12\x1e\n\x1a\x43\x41NDIDATE_ROLE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43\x41NDIDATE_ROLE_PRIMARY\x10\x01\x12\x1b\n\x17\x43\x41NDIDATE_ROLE_FALLBACK\x10\x02\x12\x19\n\x15\x43\x41NDIDATE_ROLE_SHADOW\x10\x03*\x7f\n\rInferenceMode\x12\x1e\n\x1aINFERENCE_MODE_UNSPECIFIED\x10\x00\x12\x18\n\x14INFERENCE_MODE_LOCAL\x10\x01\x12\x19\n\x15INFERENCE_MODE_HYBRID\x10\x02\x12\x19\n\x15INFERENCE_MODE_REMOTE\x10\x03*h\n\x0fSelectionPolicy\x12 \n\x1cSELECTION_POLICY_UNSPECIFIED\x10\x00\x12\x19\n\x15SELECTION_POLICY_RANK\x10\x01\x12\x18\n\x14SELECTION_POLICY_LLM\x10\x02\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/hugginggpt/v1/model.proto\x12\rhugginggpt.v1\x1a\x1egoogle/protobuf/duration.proto\"\x87\x04\n\tModelCard\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x11\n\tdownloads\x18\x05 \x01(\x03\x12\r\n\x05likes\x18\x06 \x01(\x03\x12\x0f\n\x07license\x18\x07 \x01(\t\x12\x11\n\tlanguages\x18\x08 \x03(\t\x12\x17\n\x0fparameter_count\x18\t \x01(\x03\x12\x0f\n\x07outputs\x18\n \x03(\t\x12.\n\x08location\x18\x0b \x01(\x0e\x32\x1c.hugginggpt.v1.ModelLocation\x12(\n\x05state\x18\x0c \x01(\x0e\x32\x19.hugginggpt.v1.ModelState\x12\x0f\n\x07\x66\x61ilure\x18\r \x01(\t\x12\x0e\n\x06\x65xpert\x18\x0e \x01(\t\x12&\n\x03p50\x18\x0f \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p95\x18\x10 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cloaded_bytes\x18\x11 \x01(\x03\x12\x0e\n\x06region\x18\x12 \x01(\t\x12*\n\x06method\x18\x13 \x01(\x0e\x32\x1a.hugginggpt.v1.ModelMethod\x12\x14\n\x0cmemory_class\x18\x14 \x01(\t\x12\x16\n\x0e\x65xceeds_memory\x18\x15 \x01(\x08\"\x96\x02\n\tCandidate\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06\x65xpert\x18\x03 \x01(\t\x12*\n\x04role\x18\x04 \x01(\x0e\x32\x1c.hugginggpt.v1.CandidateRole\x12\r\n\x05score\x18\x05 \x01(\x01\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12.\n\x08location\x18\x07 \x01(\x0e\x32\x1c.hugginggpt.v1.ModelLocation\x12\x0f\n\x07\x64ormant\x18\x08 \x01(\x08\x12\x31\n\x0estart_duration\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x16\n\x0e\x65xpert_version\x18\n \x01(\t\"q\n\x0b\x43onstraints\x12\x10\n\x08licenses\x18\x01 \x03(\t\x12\x11\n\tlanguages\x18\x02 \x03(\t\x12\x1b\n\x13max_parameter_count\x18\x03 \x01(\x03\x12\x0f\n\x07\x61llowed\x18\x04 \x03(\t\x12\x0f\n\x07regions\x18\x05 \x03(\t\"\xbe\x02\n\x05Route\x12\x0c\n\x04task\x18\x01 \x01(\t\x12)\n\x05model\x18\x02 \x01(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12.\n\ncandidates\x18\x03 \x03(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12-\n\tforbidden\x18\x04 \x03(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12*\n\x06shadow\x18\x05 \x01(\x0b\x32\x1a.hugginggpt.v1.RoutedModel\x12\x30\n\x06scores\x18\x06 \x03(\x0b\x32 .hugginggpt.v1.Route.ScoresEntry\x12\x10\n\x08problems\x18\x07 \x03(\t\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\";\n\x0bRoutedModel\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0e\n\x06weight\x18\x03 \x01(\x01*i\n\rModelLocation\x12\x1e\n\x1aMODEL_LOCATION_UNSPECIFIED\x10\x00\x12\x1b\n\x17MODEL_LOCATION_INTERNAL\x10\x01\x12\x1b\n\x17MODEL_LOCATION_EXTERNAL\x10\x02*Y\n\x0bModelMethod\x12\x1c\n\x18MODEL_METHOD_UNSPECIFIED\x10\x00\x12\x14\n\x10MODEL_METHOD_LLM\x10\x01\x12\x16\n\x12MODEL_METHOD_RULES\x10\x02*\x8b\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MODEL_STATE_READY\x10\x01\x12\x18\n\x14MODEL_STATE_LOADABLE\x10\x02\x12\x17\n\x13MODEL_STATE_DORMANT\x10\x03\x12\x16\n\x12MODEL_STATE_FAILED\x10\x04*\x83\x01\n\rCandidateRole\x12\x1e\n\x1a\x43\x41NDIDATE_ROLE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43\x41NDIDATE_ROLE_PRIMARY\x10\x01\x12\x1b\n\x17\x43\x41NDIDATE_ROLE_FALLBACK\x10\x02\x12\x19\n\x15\x43\x41NDIDATE_ROLE_SHADOW\x10\x03*\x7f\n\rInferenceMode\x12\x1e\n\x1aINFERENCE_MODE_UNSPECIFIED\x10\x00\x12\x18\n\x14INFERENCE_MODE_LOCAL\x10\x01\x12\x19\n\x15INFERENCE_MODE_HYBRID\x10\x02\x12\x19\n\x15INFERENCE_MODE_REMOTE\x10\x03*h\n\x0fSelectionPolicy\x12 \n\x1cSELECTION_POLICY_UNSPECIFIED\x10\x00\x12\x19\n\x15SELECTION_POLICY_RANK\x10\x01\x12\x18\n\x14SELECTION_POLICY_LLM\x10\x02\x42\x35\n\x11\x64\x65v.hugginggpt.v1P\x01Z\x1ehugginggpt.dev/v1;hugginggptv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,28 +35,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.hugginggpt.v1P\001Z\036hugginggpt.dev/v1;hugginggptv1'
   _globals['_ROUTE_SCORESENTRY']._loaded_options = None
   _globals['_ROUTE_SCORESENTRY']._serialized_options = b'8\001'
-  _globals['_MODELLOCATION']._serialized_start=1337
-  _globals['_MODELLOCATION']._serialized_end=1442
-  _globals['_MODELMETHOD']._serialized_start=1444
-  _globals['_MODELMETHOD']._serialized_end=1533
-  _globals['_MODELSTATE']._serialized_start=1536
-  _globals['_MODELSTATE']._serialized_end=1675
-  _globals['_CANDIDATEROLE']._serialized_start=1678
-  _globals['_CANDIDATEROLE']._serialized_end=1809
-  _globals['_INFERENCEMODE']._serialized_start=1811
-  _globals['_INFERENCEMODE']._serialized_end=1938
-  _globals['_SELECTIONPOLICY']._serialized_start=1940
-  _globals['_SELECTIONPOLICY']._serialized_end=2044
+  _globals['_MODELLOCATION']._serialized_start=1383
+  _globals['_MODELLOCATION']._serialized_end=1488
+  _globals['_MODELMETHOD']._serialized_start=1490
+  _globals['_MODELMETHOD']._serialized_end=1579
+  _globals['_MODELSTATE']._serialized_start=1582
+  _globals['_MODELSTATE']._serialized_end=1721
+  _globals['_CANDIDATEROLE']._serialized_start=1724
+  _globals['_CANDIDATEROLE']._serialized_end=1855
+  _globals['_INFERENCEMODE']._serialized_start=1857
+  _globals['_INFERENCEMODE']._serialized_end=1984
+  _globals['_SELECTIONPOLICY']._serialized_start=1986
+  _globals['_SELECTIONPOLICY']._serialized_end=2090
   _globals['_MODELCARD']._serialized_start=84
-  _globals['_MODELCARD']._serialized_end=557
-  _globals['_CANDIDATE']._serialized_start=560
-  _globals['_CANDIDATE']._serialized_end=838
-  _globals['_CONSTRAINTS']._serialized_start=840
-  _globals['_CONSTRAINTS']._serialized_end=953
-  _globals['_ROUTE']._serialized_start=956
-  _globals['_ROUTE']._serialized_end=1274
-  _globals['_ROUTE_SCORESENTRY']._serialized_start=1229
-  _globals['_ROUTE_SCORESENTRY']._serialized_end=1274
-  _globals['_ROUTEDMODEL']._serialized_start=1276
-  _globals['_ROUTEDMODEL']._serialized_end=1335
+  _globals['_MODELCARD']._serialized_end=603
+  _globals['_CANDIDATE']._serialized_start=606
+  _globals['_CANDIDATE']._serialized_end=884
+  _globals['_CONSTRAINTS']._serialized_start=886
+  _globals['_CONSTRAINTS']._serialized_end=999
+  _globals['_ROUTE']._serialized_start=1002
+  _globals['_ROUTE']._serialized_end=1320
+  _globals['_ROUTE_SCORESENTRY']._serialized_start=1275
+  _globals['_ROUTE_SCORESENTRY']._serialized_end=1320
+  _globals['_ROUTEDMODEL']._serialized_start=1322
+  _globals['_ROUTEDMODEL']._serialized_end=1381
 # @@protoc_insertion_point(module_scope)

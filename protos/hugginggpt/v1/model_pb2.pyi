@@ -203,6 +203,8 @@ class ModelCard(_message.Message):
     LOADED_BYTES_FIELD_NUMBER: _builtins.int
     REGION_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
+    MEMORY_CLASS_FIELD_NUMBER: _builtins.int
+    EXCEEDS_MEMORY_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Repository on the Hugging Face Hub, or a name given by the expert."""
     revision: _builtins.str
@@ -232,6 +234,10 @@ class ModelCard(_message.Message):
     not given.
     """
     method: Global___ModelMethod.ValueType
+    memory_class: _builtins.str
+    """Memory for which the model is the choice: "cpu", or that of a GPU: "8GB", "24GB" or "80GB". Empty: not given."""
+    exceeds_memory: _builtins.bool
+    """Whether that is more than the GPUs of its expert have. Ranked below models that fit; calls may fail or be slow."""
     @_builtins.property
     def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """BCP 47 tags. Empty: any language."""
@@ -270,10 +276,12 @@ class ModelCard(_message.Message):
         loaded_bytes: _builtins.int = ...,
         region: _builtins.str = ...,
         method: Global___ModelMethod.ValueType = ...,
+        memory_class: _builtins.str = ...,
+        exceeds_memory: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["p50", b"p50", "p95", b"p95"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "downloads", b"downloads", "expert", b"expert", "failure", b"failure", "id", b"id", "languages", b"languages", "license", b"license", "likes", b"likes", "loaded_bytes", b"loaded_bytes", "location", b"location", "method", b"method", "outputs", b"outputs", "p50", b"p50", "p95", b"p95", "parameter_count", b"parameter_count", "region", b"region", "revision", b"revision", "state", b"state", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "downloads", b"downloads", "exceeds_memory", b"exceeds_memory", "expert", b"expert", "failure", b"failure", "id", b"id", "languages", b"languages", "license", b"license", "likes", b"likes", "loaded_bytes", b"loaded_bytes", "location", b"location", "memory_class", b"memory_class", "method", b"method", "outputs", b"outputs", "p50", b"p50", "p95", b"p95", "parameter_count", b"parameter_count", "region", b"region", "revision", b"revision", "state", b"state", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
