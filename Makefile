@@ -7,10 +7,10 @@ GENERATOR := $(VENV)/openapi-python-client
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-all check types wheels static check-web test-deps bench figures chaos eval train protos openapi readme alerts render deploy descriptions
+.PHONY: help setup demo up test test-all check types wheels static check-web test-deps bench figures chaos eval train verify-models protos openapi readme alerts render deploy descriptions
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-13s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/.laptop ## Create .venv and install HuggingGPT for one machine
 
@@ -101,6 +101,9 @@ eval: $(VENV)/.dev ## Measure plans (TaskBench, own requests) and answers to req
 
 train: $(VENV)/.dev ## Train the embedded planner's weights; one or two minutes
 	$(PY) -m tests.eval.training
+
+verify-models: $(VENV)/.dev ## Run models with their real weights (downloads them) and update their cards; EXPERT=vision, MODEL=id for some
+	$(PY) -m tests.verification $(if $(EXPERT),--expert '$(EXPERT)') $(if $(MODEL),--model '$(MODEL)')
 
 protos: $(VENV)/.dev ## Generate the protobuf stubs
 	$(PY) -m protos.generate

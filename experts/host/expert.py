@@ -10,7 +10,8 @@ An expert is a package with these files:
                  Alternatively only EXPERT, a function of name and version that returns the Expert, for offers that
                  are known only at startup.
     models.json  its ModelCards, each optionally with "gpu": how a GPU computes it (ComputeOptions), "pipeline": how its
-                 pipeline is called (PipelineOptions), and "verified": how its facts are known (Verification)
+                 pipeline is called (PipelineOptions), "verified": how its facts are known (Verification), and "measured":
+                 what `make verify-models` found when it ran
     tasks.json   TaskSpecs of its own tasks, in addition to the standard ones; optional
 """
 
@@ -267,6 +268,9 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
 }
 """Fields of models.json that ModelCard does not have: attribute of Offer, and reader of the entry."""
 
+_MEASURED = "measured"
+"""Field of models.json for readers of the file only."""
+
 
 def _read_cards(file: Traversable) -> tuple[list[ModelCard], dict[tuple[str, str], dict[str, Any]]]:
     """Reads the cards in a JSON file, and their options (attributes of Offer) by task and model id."""
@@ -276,7 +280,8 @@ def _read_cards(file: Traversable) -> tuple[list[ModelCard], dict[tuple[str, str
             (entry.get("task", ""), entry.get("id", "")): {name: read(entry) for name, read in _OPTIONS.values()}
             for entry in entries
         }
-        facts = [{name: value for name, value in entry.items() if name not in _OPTIONS} for entry in entries]
+        ignored = {*_OPTIONS, _MEASURED}
+        facts = [{name: value for name, value in entry.items() if name not in ignored} for entry in entries]
         cards: list[Any] = [_parse_message(entry, ModelCard()) for entry in facts]
         for card in cards:
             check_class(card)

@@ -23,6 +23,8 @@ class Repository:
     private: bool = False
     reader: str = "hf_reader"
     """Token that may read the repository if it is gated or private."""
+    license: str = ""
+    """Licence on the model's page; empty if the page names none."""
 
     def at(self, revision: str) -> tuple[str, Mapping[str, bytes]]:
         """The commit and files of a revision."""
@@ -105,7 +107,9 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "discussions":
             offers = [_offer(number, author) for number, author in enumerate(repository.offers, 1)]
             return {"discussions": offers, "count": len(offers), "start": 0}
-        return {"id": name, "sha": commit, "private": repository.private, "siblings": [{"rfilename": f} for f in files]}
+        facts = {"cardData": {"license": repository.license}} if repository.license else {}
+        siblings = [{"rfilename": name} for name in files]
+        return {"id": name, "sha": commit, "private": repository.private, "siblings": siblings, **facts}
 
     def _file(self, repository: Repository, revision: str, path: str) -> None:
         commit, files = repository.at(revision)

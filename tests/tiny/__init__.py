@@ -51,6 +51,8 @@ class ExpertClient:
 
     channel: grpc.aio.Channel
     store: ArtifactStore
+    timeout_seconds: float = 60.0
+    """Timeout of a call, loading included."""
 
     @property
     def stub(self) -> "ExpertServiceAsyncStub":
@@ -67,7 +69,7 @@ class ExpertClient:
             else:
                 request.inputs[name].CopyFrom(await self._to_value(value))
         with call_context.use_caller(Caller(tenant=TENANT)):
-            reply = await self.stub.Infer(request, timeout=60, metadata=call_context.metadata())
+            reply = await self.stub.Infer(request, timeout=self.timeout_seconds, metadata=call_context.metadata())
         return {name: await self._from_value(value) for name, value in reply.outputs.items()}
 
     async def call_error(

@@ -1,0 +1,67 @@
+"""Reads and writes the cards of an expert, models.json, in the layout of these files."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+Card = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a run of a model with its real weights has shown."""
+
+    date: str
+    """Of the run, as 2026-11-26."""
+    device: str
+    """"cpu", or the product name of the GPU."""
+    download_bytes: int
+    """Of the model's safetensors on this machine, those of other repositories not included; 0 if unknown."""
+    loaded_bytes: int
+    """Memory of the loaded model, as the expert measured it."""
+    commit: str = ""
+    """Empty if the model was not read from the Hub."""
+    license: str = ""
+    """As on the Hub; empty if its page names none."""
+
+
+def cards_path(package: str) -> Path:
+    return Path(str(files(package) / "models.json"))
+
+
+def read_cards(path: Path) -> list[Card]:
+    cards: list[Card] = json.loads(path.read_text(encoding="utf-8"))
+    return cards
+
+
+def write_measurement(path: Path, task: str, model_id: str, found: Measurement) -> None:
+    """Records a measurement on the card of a task and model, and commit and licence on all cards of the model."""
+    cards = read_cards(path)
+    for card in cards:
+        if card["id"] == model_id:
+            _update(card, found, is_measured=card["task"] == task)
+    path.write_text(_format(cards), encoding="utf-8")
+
+
+def _update(card: Card, found: Measurement, *, is_measured: bool) -> None:
+    if found.commit:
+        card["revision"] = found.commit
+    if found.license and found.license.casefold() != str(card.get("license", "")).casefold():
+        card["license"] = found.license
+    if is_measured:
+        names = ("date", "device", "download_bytes", "loaded_bytes")
+        card["measured"] = {name: getattr(found, name) for name in names}
+
+
+def _format(cards: list[Card]) -> str:
+    """One field a line, as the files are written by hand."""
+    return "[\n" + ",\n".join(f"  {{\n{_fields(card)}\n  }}" for card in cards) + "\n]\n"
+
+
+def _fields(card: Mapping[str, Any]) -> str:
+    return ",\n".join(
+        f"    {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in card.items()
+    )
