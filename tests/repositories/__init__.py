@@ -1,0 +1,73 @@
+"""Repositories of the cards without their weights: configuration, processor and the list of tensors.
+
+fixtures/<owner>__<name>.json states the files of a repository, each with its source: "hub page", "library" (defaults of
+transformers or diffusers) or "memory" (public documentation, from memory). The tensors are those of the class in the
+configuration's own `architectures`, under the names that the library writes to files, with what is known to differ. So
+a loader that picks another class than the repository's lacks weights. Vocabularies are made up (tokenizers.py).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SOURCES = ("hub page", "library", "memory")
+"""Sources of a file, the best first."""
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """What is known of one repository."""
+
+    content: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, model_id: str) -> "Fixture":
+        return cls(json.loads((FIXTURES / f"{model_id.replace('/', '__')}.json").read_text(encoding="utf-8")))
+
+    @property
+    def model_id(self) -> str:
+        return str(self.content["id"])
+
+    @cached_property
+    def files(self) -> Mapping[str, Any]:
+        """JSON files of the repository by path."""
+        return {name: file["content"] for name, file in self.content["files"].items()}
+
+    @property
+    def source(self) -> str:
+        """The worst source of its files."""
+        given = (str(file["source"]).partition(":")[0] for file in self.content["files"].values())
+        return max(given, key=SOURCES.index)
+
+    @property
+    def tokenizers(self) -> Mapping[str, str]:
+        """Classes of its tokenizers by folder; "" is the repository itself."""
+        own = {"": self.content["tokenizer"]} if "tokenizer" in self.content else {}
+        return {**own, **self.content.get("tokenizers", {})}
+
+    @property
+    def dtype(self) -> str:
+        """Number type of the weights."""
+        return str(self.content.get("dtype") or self.files["config.json"].get("torch_dtype", "float32"))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Repositories that the loaders of this one need in addition."""
+        return tuple(self.content.get("requires", ()))
+
+    def deviations(self, component: str = "") -> Mapping[str, Any]:
+        """Returns how the names of tensors deviate from those that the library writes: "renamed", "extra", "absent".
+
+        Args:
+            component: folder of a component of a pipeline.
+        """
+        given: Mapping[str, Any] = self.content.get("tensors", {})
+        return given.get("components", {}).get(component, {}) if component else given
+
+
+def fixture_ids() -> list[str]:
+    return sorted(path.stem.replace("__", "/") for path in FIXTURES.glob("*.json"))
