@@ -10,8 +10,8 @@ An expert is a package with these files:
                  Alternatively only EXPERT, a function of name and version that returns the Expert, for offers that
                  are known only at startup.
     models.json  its ModelCards, each optionally with "gpu": how a GPU computes it (ComputeOptions), "pipeline": how its
-                 pipeline is called (PipelineOptions), "verified": how its facts are known (Verification), and "measured":
-                 what `make verify-models` found when it ran
+                 pipeline is called (PipelineOptions), "verified": how its facts are known (Verification),
+                 "weight_bytes" (Offer), and "measured": what `make verify-models` found when it ran
     tasks.json   TaskSpecs of its own tasks, in addition to the standard ones; optional
 """
 
@@ -22,7 +22,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module, metadata
 from importlib.resources import files
@@ -141,6 +141,8 @@ class Offer:
     """How its pipeline is called, from its card."""
     verified: tuple[Verification, ...] = ()
     """How the facts on its card are known."""
+    weight_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of the weights in memory as "float32" and as "float16" (or bfloat16), from its card."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {
     "gpu": ("compute", ComputeOptions.from_card),
     "pipeline": ("pipeline", PipelineOptions.from_card),
     "verified": ("verified", Verification.from_card),
+    "weight_bytes": ("weight_bytes", lambda entry: entry.get("weight_bytes", {})),
 }
 """Fields of models.json that ModelCard does not have: attribute of Offer, and reader of the entry."""
 

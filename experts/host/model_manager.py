@@ -417,7 +417,8 @@ class ModelManager:
         async with self._load_lock:
             placement = self._placements.of(model.id)
             memory = await self._memories.select(placement)
-            await memory.evict_for(_expected_bytes(model, memory))
+            dtype = placement.dtype or self._limits.compute.dtype
+            await memory.evict_for(_expected_bytes(model, memory, dtype))
             self.loading_since = started_at = time.monotonic()
             try:
                 with telemetry.load_span(model.id, model.task, memory.device):
@@ -518,9 +519,17 @@ class ModelManager:
             asyncio.run_coroutine_threadsafe(others, self._loop).result(EVICTION_TIMEOUT_SECONDS)
 
 
-def _expected_bytes(model: ModelSlot, memory: DeviceMemory[ModelSlot]) -> int:
-    """Expected memory use: measured at the last load, stated by the card, or estimated from the parameter count."""
+def _expected_bytes(model: ModelSlot, memory: DeviceMemory[ModelSlot], dtype: str) -> int:
+    """Expected memory use: measured at the last load, stated by the card, or estimated from the parameter count.
+
+    Args:
+        model: about to be loaded.
+        memory: of its device.
+        dtype: number type that the operator chose; empty leaves it to the card and the engine.
+    """
     if model.loaded_bytes:
         return memory.expected_bytes(model.loaded_bytes, model.shared_bytes)
-    is_float32 = memory.device == CPU or model.offer.compute.dtype == "float32"
-    return model.offer.card.parameter_count * (4 if is_float32 else 2)
+    chosen = model.offer.compute.on(memory.device, ComputeOptions(dtype)).dtype
+    is_float32 = chosen == "float32" or (memory.device == CPU and not chosen)
+    stated = model.offer.weight_bytes.get("float32" if is_float32 else "float16", 0)
+    return stated or model.offer.card.parameter_count * (4 if is_float32 else 2)

@@ -60,7 +60,10 @@ class Fixture:
         return tuple(self.content.get("requires", ()))
 
     def deviations(self, component: str = "") -> Mapping[str, Any]:
-        """Returns how the names of tensors deviate from those that the library writes: "renamed", "extra", "absent".
+        """Returns how the tensors deviate from those that the library writes.
+
+        "renamed" has patterns of names, "absent" names; "extra" has tensors that the class does not load, and "untied"
+        those that it loads instead of using another one twice.
 
         Args:
             component: folder of a component of a pipeline.

@@ -10,7 +10,7 @@ import transformers
 from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
 
 from tests.repositories import Fixture
-from tests.repositories.tensors import Tensors, list_tensors, write_sparse
+from tests.repositories.tensors import Weights, list_weights, write_sparse
 from tests.repositories.tokenizers import save_tokenizer
 
 TRANSFORMERS_WEIGHTS, DIFFUSERS_WEIGHTS = "model.safetensors", "diffusion_pytorch_model.safetensors"
@@ -18,8 +18,8 @@ TRANSFORMERS_WEIGHTS, DIFFUSERS_WEIGHTS = "model.safetensors", "diffusion_pytorc
 _INDEX, _CONFIG = "model_index.json", "config.json"
 
 
-def build_repository(fixture: Fixture, folder: Path) -> Mapping[str, Tensors]:
-    """Writes a repository into an empty folder; returns the tensors by the path of their file."""
+def build_repository(fixture: Fixture, folder: Path) -> Mapping[str, Weights]:
+    """Writes a repository into an empty folder; returns the weights by the path of their file."""
     for name, class_name in fixture.tokenizers.items():
         (folder / name).mkdir(exist_ok=True)
         save_tokenizer(class_name, folder / name)
@@ -27,25 +27,24 @@ def build_repository(fixture: Fixture, folder: Path) -> Mapping[str, Tensors]:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content), encoding="utf-8")
-    tensors = list_repository(fixture, folder)
-    for name, listed in tensors.items():
-        write_sparse(folder / name, listed)
-    return tensors
+    weights = _list_repository(fixture, folder)
+    for name, listed in weights.items():
+        write_sparse(folder / name, listed.tensors)
+    return weights
 
 
-def list_repository(fixture: Fixture, folder: Path) -> Mapping[str, Tensors]:
-    """Returns the tensors of a repository, whose other files are in the folder, by the path of their file."""
+def _list_repository(fixture: Fixture, folder: Path) -> Mapping[str, Weights]:
     if _INDEX not in fixture.files:
         model_class, name = _model_class(fixture.files[_CONFIG])
-        return {name: list_tensors(model_class, folder, fixture.deviations(), fixture.dtype)}
-    tensors = {}
+        return {name: list_weights(model_class, folder, fixture.deviations(), fixture.dtype)}
+    weights = {}
     for component in fixture.files[_INDEX]:
         if f"{component}/{_CONFIG}" in fixture.files:
             model_class, name = _model_class(fixture.files[f"{component}/{_CONFIG}"])
             deviations = fixture.deviations(component)
             path = f"{component}/{name}"
-            tensors[path] = list_tensors(model_class, folder / component, deviations, fixture.dtype)
-    return tensors
+            weights[path] = list_weights(model_class, folder / component, deviations, fixture.dtype)
+    return weights
 
 
 def _model_class(config: Mapping[str, Any]) -> tuple[Any, str]:

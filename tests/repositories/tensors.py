@@ -15,6 +15,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 BYTES = {"BOOL": 1, "F16": 2, "BF16": 2, "F32": 4, "I64": 8}
 """Bytes of a number by the type's name in safetensors."""
+_FLOATING = frozenset({"F16", "BF16", "F32"})
 _NAMES = {"bool": "BOOL", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "int64": "I64"}
 
 
@@ -37,8 +38,25 @@ class Tensor:
 Tensors = Mapping[str, Tensor]
 
 
-def list_tensors(model_class: Any, folder: Path, deviations: Mapping[str, Any], dtype: str) -> Tensors:
-    """Returns the tensors of a class of transformers or diffusers as its files name them.
+@dataclass(frozen=True)
+class Weights:
+    """Weights of one class in one file."""
+
+    tensors: Tensors
+    """All tensors of the file."""
+    parameter_count: int
+    """Parameters that the class loads, each counted once."""
+    loaded: tuple[Tensor, ...]
+    """Tensors that the class loads: parameters and buffers."""
+
+    def loaded_bytes(self, dtype: str) -> int:
+        """Returns the bytes in memory if floating-point numbers have this type, as torch names it."""
+        name = _NAMES[dtype]
+        return sum(each.count * BYTES[name if each.dtype in _FLOATING else each.dtype] for each in self.loaded)
+
+
+def list_weights(model_class: Any, folder: Path, deviations: Mapping[str, Any], dtype: str) -> Weights:
+    """Returns the weights of a class of transformers or diffusers as its files name them.
 
     Args:
         model_class: as in `architectures` of config.json, or in model_index.json.
@@ -52,8 +70,12 @@ def list_tensors(model_class: Any, folder: Path, deviations: Mapping[str, Any], 
             tied = model.all_tied_weights_keys
             state = revert_weight_conversion(model, {k: v for k, v in model.state_dict().items() if k not in tied})
         else:
-            state = model_class.from_config(model_class.load_config(folder)).state_dict()
-    return _deviate({name: _describe(tensor, dtype) for name, tensor in state.items()}, deviations, dtype)
+            model = model_class.from_config(model_class.load_config(folder))
+            state = model.state_dict()
+    untied = {name: _parse_tensor(entry, dtype) for name, entry in deviations.get("untied", {}).items()}
+    loaded = {name: _describe(tensor, dtype) for name, tensor in state.items()} | untied
+    parameter_count = sum(parameter.numel() for parameter in model.parameters()) + sum(t.count for t in untied.values())
+    return Weights(_deviate(loaded, deviations, dtype), parameter_count, tuple(loaded.values()))
 
 
 def _describe(tensor: torch.Tensor, dtype: str) -> Tensor:
@@ -63,7 +85,7 @@ def _describe(tensor: torch.Tensor, dtype: str) -> Tensor:
 
 def _deviate(tensors: Tensors, deviations: Mapping[str, Any], dtype: str) -> Tensors:
     renamed = {_rename(name, deviations.get("renamed", {})): tensor for name, tensor in tensors.items()}
-    extra = {name: _parse_extra(entry, dtype) for name, entry in deviations.get("extra", {}).items()}
+    extra = {name: _parse_tensor(entry, dtype) for name, entry in deviations.get("extra", {}).items()}
     return {name: tensor for name, tensor in renamed.items() if name not in deviations.get("absent", ())} | extra
 
 
@@ -73,7 +95,7 @@ def _rename(name: str, patterns: Mapping[str, str]) -> str:
     return name
 
 
-def _parse_extra(entry: Any, dtype: str) -> Tensor:
+def _parse_tensor(entry: Any, dtype: str) -> Tensor:
     if isinstance(entry, list):
         return Tensor(_NAMES[dtype], tuple(entry))
     return Tensor(entry["dtype"], tuple(entry["shape"]))

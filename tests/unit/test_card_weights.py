@@ -14,7 +14,7 @@ from experts.torch_host.weight_checks import check_weights
 from services.common.errors import FailedPrecondition
 from tests.readme import MODALITIES
 from tests.repositories import FIXTURES, SOURCES, Fixture, fixture_ids
-from tests.repositories.build import build_repository
+from tests.repositories.sizes import Repositories, card_sizes
 from tests.repositories.tensors import Tensor, Tensors, write_sparse
 from tests.verification.cards import cards_path, read_cards
 
@@ -54,45 +54,13 @@ class LoadedClass(NamedTuple):
     mismatched: list[str]
 
 
-class Repositories:
-    """Builds repositories in the folder that experts load models from."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._tensors: dict[str, Mapping[str, Tensors]] = {}
-
-    def build(self, model_id: str) -> Mapping[str, Tensors]:
-        """Builds a repository and those that its loaders need, unless they exist; returns its tensors by file."""
-        if model_id not in self._tensors:
-            folder, fixture = self.folder / model_id, Fixture.read(model_id)
-            folder.mkdir(parents=True)
-            self._tensors[model_id] = build_repository(fixture, folder)
-            for required in fixture.required:
-                self.build(required)
-        return self._tensors[model_id]
-
-    def damage(self, model_id: str, root: Path, *, shape: bool) -> str:
-        """Copies a repository as links, without one tensor or with another shape of it; returns the tensor's name.
-
-        Args:
-            model_id: the repository.
-            root: folder to load models from.
-            shape: whether to change the shape.
-        """
-        files = self.build(model_id)
-        damaged = max(files, key=lambda name: sum(tensor.size for tensor in files[name].values()))
-        for required in Fixture.read(model_id).required:
-            _link(self.folder / required, root / required)
-        _link(self.folder / model_id, root / model_id)
-        tensors = dict(files[damaged])
-        name = _find_head(tensors, Fixture.read(model_id).deviations().get("extra", ()))
-        whole = tensors.pop(name)
-        if shape:
-            tensors[name] = Tensor(whole.dtype, (whole.shape[0] + 1, *whole.shape[1:]))
-        path = root / model_id / damaged
-        path.unlink()
-        write_sparse(path, tensors)
-        return name
+@pytest.fixture(scope="module")
+def repositories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
+    folder = tmp_path_factory.mktemp("repositories")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("EXPERT_MODELS_URL", str(folder))
+        environment.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        yield Repositories(folder)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -108,13 +76,21 @@ def _find_head(tensors: Tensors, extra: Collection[str]) -> str:
     return max(names, key=lambda name: (bool(HEAD.search(name)), name.endswith("weight"), name))
 
 
-@pytest.fixture(scope="module")
-def repositories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repositories]:
-    folder = tmp_path_factory.mktemp("repositories")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("EXPERT_MODELS_URL", str(folder))
-        environment.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        yield Repositories(folder)
+def damage(repositories: Repositories, model_id: str, root: Path, *, shape: bool) -> None:
+    """Copies a repository as links into a folder of models, without one tensor or with another shape of it."""
+    files = repositories.build(model_id)
+    damaged = max(files, key=lambda name: files[name].parameter_count)
+    for required in Fixture.read(model_id).required:
+        _link(repositories.folder / required, root / required)
+    _link(repositories.folder / model_id, root / model_id)
+    tensors = dict(files[damaged].tensors)
+    name = _find_head(tensors, Fixture.read(model_id).deviations().get("extra", ()))
+    whole = tensors.pop(name)
+    if shape:
+        tensors[name] = Tensor(whole.dtype, (whole.shape[0] + 1, *whole.shape[1:]))
+    path = root / model_id / damaged
+    path.unlink()
+    write_sparse(path, tensors)
 
 
 CARDS = [
@@ -162,6 +138,17 @@ def test_loader_needs_exactly_the_tensors_of_the_repository(
     assert [name for each in loaded for name in each.unexpected if name not in known] == []
 
 
+@pytest.mark.parametrize("card", CARDS, ids="-".join)
+def test_sizes_on_the_card_are_those_of_the_repository(card: Card, repositories: Repositories) -> None:
+    (stated,) = (
+        each
+        for each in read_cards(cards_path(f"experts.{card.modality}"))
+        if (each["task"], each["id"]) == (card.task, card.model)
+    )
+    sizes = card_sizes(stated, repositories)
+    assert {name: stated.get(name) for name in sizes} == sizes, "run `python -m tests.repositories`"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("card", FIRST_CARDS, ids="-".join)
 @pytest.mark.parametrize(
@@ -170,7 +157,7 @@ def test_loader_needs_exactly_the_tensors_of_the_repository(
 def test_loader_refuses_a_repository_with_a_damaged_tensor(
     card: Card, shape: bool, error: str, repositories: Repositories, tmp_path: Path
 ) -> None:
-    repositories.damage(card.model, tmp_path, shape=shape)
+    damage(repositories, card.model, tmp_path, shape=shape)
     with pytest.MonkeyPatch.context() as environment, pytest.raises(FailedPrecondition, match=error):
         environment.setenv("EXPERT_MODELS_URL", str(tmp_path))
         load(card)

@@ -11,6 +11,7 @@ from experts.host.device_memory import DeviceMemory
 from experts.host.devices import MAX_WAITING, Memory
 from experts.host.expert import Offer
 from experts.host.handler import UNBATCHED, Batching, Handler, Single
+from experts.host.load_context import ComputeOptions
 from experts.host.model_manager import Limits, ModelManager, ModelSlot, State
 from protos.hugginggpt.v1.model_pb2 import ModelCard
 from protos.hugginggpt.v1.task_pb2 import TaskSpec
@@ -299,6 +300,28 @@ async def test_memory_is_freed_before_the_reload_of_a_measured_model() -> None:
         for name in ("a-3", "b-3", "a-3", "b-3"):
             await use(models.get("task", name))
         assert gpu.used == 3
+
+
+@pytest.mark.parametrize(
+    ("stated", "limits", "peak"),
+    [
+        ({}, {}, 6),
+        ({"float32": 6, "float16": 3}, {}, 3),
+        ({"float32": 3, "float16": 1}, {}, 6),
+        ({"float32": 3, "float16": 1}, {"compute": ComputeOptions(dtype="float32")}, 3),
+    ],
+    ids=["unknown", "too large", "16-bit fits", "32-bit does not fit"],
+)
+async def test_memory_is_freed_before_the_first_load_by_the_bytes_on_the_card(
+    stated: Mapping[str, int], limits: Mapping[str, Any], peak: int
+) -> None:
+    gpu = Gpu()
+    cards = [ModelCard(id=name, task="task") for name in ("a-3", "b-3")]
+    offers = [Offer(TaskSpec(name="task"), card, gpu.load, weight_bytes=stated) for card in cards]
+    with closing(ModelManager(offers, Limits(memory_bytes=5, **limits), devices=gpu)) as models:
+        for card in cards:
+            await use(models.get("task", card.id))
+    assert gpu.peak == peak
 
 
 async def test_load_is_retried_after_idle_models_are_evicted() -> None:

@@ -113,6 +113,12 @@ def test_contradiction_between_files_is_reported(
     assert caught.value.remedy
 
 
+def test_card_states_bytes_and_measurements(package: Package) -> None:
+    stated = {**CARD, "weight_bytes": {"float32": 8, "float16": 4}, "measured": {"date": "2026-11-26"}}
+    (offer,) = read_expert(package([stated])).offers
+    assert offer.weight_bytes == {"float32": 8, "float16": 4}
+
+
 def test_card_chooses_how_a_gpu_computes_its_model(package: Package) -> None:
     chosen = {**CARD, "gpu": {"dtype": "fp16", "attention": "sdpa", "tf32": False}}
     expert = read_expert(package([chosen, {**CARD, "id": "n"}]))

@@ -43,7 +43,13 @@ def write_measurement(path: Path, task: str, model_id: str, found: Measurement) 
     for card in cards:
         if card["id"] == model_id:
             _update(card, found, is_measured=card["task"] == task)
-    path.write_text(_format(cards), encoding="utf-8")
+    write_cards(path, cards)
+
+
+def write_cards(path: Path, cards: list[Card]) -> None:
+    """Writes one field a line, as the files are written by hand."""
+    content = ",\n".join(f"  {{\n{_fields(card)}\n  }}" for card in cards)
+    path.write_text(f"[\n{content}\n]\n", encoding="utf-8")
 
 
 def _update(card: Card, found: Measurement, *, is_measured: bool) -> None:
@@ -54,11 +60,6 @@ def _update(card: Card, found: Measurement, *, is_measured: bool) -> None:
     if is_measured:
         names = ("date", "device", "download_bytes", "loaded_bytes")
         card["measured"] = {name: getattr(found, name) for name in names}
-
-
-def _format(cards: list[Card]) -> str:
-    """One field a line, as the files are written by hand."""
-    return "[\n" + ",\n".join(f"  {{\n{_fields(card)}\n  }}" for card in cards) + "\n]\n"
 
 
 def _fields(card: Mapping[str, Any]) -> str:

@@ -1,0 +1,48 @@
+"""Sizes of models for their cards, from the weights of their repositories."""
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from experts.host.devices import DTYPES
+from tests.repositories import Fixture
+from tests.repositories.build import build_repository
+from tests.repositories.tensors import Weights
+
+
+class Repositories:
+    """Builds repositories in the folder that experts load models from."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._weights: dict[str, Mapping[str, Weights]] = {}
+
+    def build(self, model_id: str) -> Mapping[str, Weights]:
+        """Builds a repository and those that its loaders need, unless they exist; returns its weights by file."""
+        if model_id not in self._weights:
+            folder, fixture = self.folder / model_id, Fixture.read(model_id)
+            folder.mkdir(parents=True)
+            self._weights[model_id] = build_repository(fixture, folder)
+            for required in fixture.required:
+                self.build(required)
+        return self._weights[model_id]
+
+
+def card_sizes(card: Mapping[str, Any], repositories: Repositories) -> dict[str, Any]:
+    """Returns the fields "parameter_count" and "weight_bytes" of a card.
+
+    The count is that of the model's own repository. The bytes are those in memory by number type, with the models of
+    other repositories that the loaders need; components whose number type the card states have that one on a GPU.
+    """
+    own = repositories.build(card["id"])
+    others = [weights for name in Fixture.read(card["id"]).required for weights in repositories.build(name).values()]
+    stated = {name: DTYPES[dtype] for name, dtype in card.get("pipeline", {}).get("dtypes", {}).items()}
+    float32 = sum(weights.loaded_bytes("float32") for weights in (*own.values(), *others))
+    float16 = sum(weights.loaded_bytes(stated.get(_component(path), "float16")) for path, weights in own.items())
+    float16 += sum(weights.loaded_bytes("float16") for weights in others)
+    count = sum(weights.parameter_count for weights in own.values())
+    return {"parameter_count": count, "weight_bytes": {"float32": float32, "float16": float16}}
+
+
+def _component(path: str) -> str:
+    return PurePosixPath(path).parent.name
