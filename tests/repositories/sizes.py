@@ -31,8 +31,8 @@ class Repositories:
 def card_sizes(card: Mapping[str, Any], repositories: Repositories) -> dict[str, Any]:
     """Returns the fields "parameter_count" and "weight_bytes" of a card.
 
-    The count is that of the model's own repository. The bytes are those in memory by number type, with the models of
-    other repositories that the loaders need; components whose number type the card states have that one on a GPU.
+    Both are of all that the card's loader loads, models of other repositories included. The bytes are those in memory
+    by number type; components whose number type the card states have that one on a GPU.
     """
     own = repositories.build(card["id"])
     others = [weights for name in Fixture.read(card["id"]).required for weights in repositories.build(name).values()]
@@ -40,7 +40,7 @@ def card_sizes(card: Mapping[str, Any], repositories: Repositories) -> dict[str,
     float32 = sum(weights.loaded_bytes("float32") for weights in (*own.values(), *others))
     float16 = sum(weights.loaded_bytes(stated.get(_component(path), "float16")) for path, weights in own.items())
     float16 += sum(weights.loaded_bytes("float16") for weights in others)
-    count = sum(weights.parameter_count for weights in own.values())
+    count = sum(weights.parameter_count for weights in (*own.values(), *others))
     return {"parameter_count": count, "weight_bytes": {"float32": float32, "float16": float16}}
 
 

@@ -120,6 +120,13 @@ def test_measurement_is_written_to_the_card_of_its_task(path: Path) -> None:
     assert [card.get("measured") for card in read_cards(path)] == [measured, None, None]
 
 
+def test_sources_of_commit_and_licence_are_written_to_the_card(path: Path) -> None:
+    how = {"how": "make verify-models", "date": "2026-11-26"}
+    write_measurement(path, "conversational", "a/b", FOUND)
+    write_measurement(path, "conversational", "a/b", FOUND)
+    assert read_cards(path)[0]["verified"] == [{"what": "revision", **how}, {"what": "license", **how}]
+
+
 def test_commit_is_written_to_all_cards_of_the_model(path: Path) -> None:
     write_measurement(path, "conversational", "a/b", FOUND)
     assert [card.get("revision") for card in read_cards(path)] == [FOUND.commit, FOUND.commit, None]

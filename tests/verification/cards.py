@@ -9,6 +9,8 @@ from typing import Any
 
 Card = dict[str, Any]
 
+COMMAND = "make verify-models"
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -53,10 +55,13 @@ def write_cards(path: Path, cards: list[Card]) -> None:
 
 
 def _update(card: Card, found: Measurement, *, is_measured: bool) -> None:
-    if found.commit:
-        card["revision"] = found.commit
-    if found.license and found.license.casefold() != str(card.get("license", "")).casefold():
-        card["license"] = found.license
+    facts = {"revision": found.commit, "license": found.license}
+    known = {name: value for name, value in facts.items() if value}
+    for name, value in known.items():
+        if value.casefold() != str(card.get(name, "")).casefold():
+            card[name] = value
+    others = [entry for entry in card.get("verified", ()) if entry["what"] not in known]
+    card["verified"] = others + [{"what": name, "how": COMMAND, "date": found.date} for name in known]
     if is_measured:
         names = ("date", "device", "download_bytes", "loaded_bytes")
         card["measured"] = {name: getattr(found, name) for name in names}
