@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from pydantic import AliasChoices, SecretStr
 from pydantic.fields import FieldInfo
@@ -22,6 +23,7 @@ from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.task_pb2 import Port
 from services.common.settings import ServiceSettings, StoreSettings, home
 from tests.bench import capacity, saturation
+from tests.repositories import WITHOUT_WEIGHTS, Fixture, fixture_ids
 from tests.support.instruments import instruments
 
 ROOT = Path(__file__).parent.parent
@@ -29,6 +31,7 @@ README = ROOT / "README.md"
 PAGES = (
     README,
     ROOT / "experts" / "README.md",
+    ROOT / "experts" / "models.md",
     ROOT / "experts" / "host" / "README.md",
     ROOT / "gateway" / "README.md",
     ROOT / "services" / "common" / "README.md",
@@ -44,6 +47,37 @@ ELSEWHERE: Mapping[str, frozenset[str]] = {
     "served": frozenset(OPENAI_TASKS),
 }
 """Experts whose models are not on cards here, with their tasks."""
+
+_TRIED = (
+    (
+        "Platforms",
+        "Linux x86-64, Python 3.11, CPU",
+        "macOS, Linux arm64, Python 3.12 to 3.14: the installation was resolved, not run",
+    ),
+    ("GPUs", "none", 'everything: the benchmark\'s GPU rows say "not measured"'),
+    (
+        "Kubernetes",
+        "manifests rendered, validated against schemas, network policies evaluated; images built and run by podman",
+        "a cluster; GKE, EKS, AKS; Docker",
+    ),
+    (
+        "Storage",
+        "SQLite, PostgreSQL, local folders, the S3 API (moto's server)",
+        "AWS S3, Google Cloud Storage, Azure",
+    ),
+    (
+        "LLMs",
+        "a scripted server that speaks OpenAI's protocol, with the errors and dialects of real ones",
+        "any real LLM",
+    ),
+    (
+        "Clients",
+        "curl, openai, mcp, grpcio, openapi-python-client, Chromium",
+        "Firefox, Safari; Open WebUI and LibreChat: only their prompts, as fixtures",
+    ),
+)
+"""Rows of what was run where, without that of the models."""
+_COMMIT_LENGTH, _COMMIT_CHARACTERS = 40, 12
 
 _PART = re.compile(r"(<!-- make readme: (\S+) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
 
@@ -101,8 +135,13 @@ def _cell(expert: str, task: str) -> str:
 @cache
 def _defaults(expert: str) -> dict[str, str]:
     """The model for each task of an expert that is chosen where nothing speaks for another: that of its first card."""
-    cards = json.loads((ROOT / "experts" / expert / "models.json").read_text(encoding="utf-8"))
-    return {card["task"]: card["id"] for card in reversed(cards)}
+    return {card["task"]: card["id"] for card in reversed(_cards(expert))}
+
+
+@cache
+def _cards(expert: str) -> list[dict[str, Any]]:
+    cards: list[dict[str, Any]] = json.loads((ROOT / "experts" / expert / "models.json").read_text(encoding="utf-8"))
+    return cards
 
 
 def needs() -> str:
@@ -181,6 +220,56 @@ def endpoints() -> str:
     return "".join([_row("resource", "requests"), "|---|---|\n", *rows])
 
 
+def models() -> str:
+    """Cards of the modalities: size, licence, commit, and what is known to work."""
+    columns = (
+        *("model", "task", "loads (configuration from)", "float32", "16-bit", "for memory", "licence", "commit"),
+        "verified with real weights",
+    )
+    head = _row(*columns) + "|---" * len(columns) + "|\n"
+    return head + "".join(_model_row(card) for name in MODALITIES for card in _cards(name))
+
+
+def _model_row(card: Mapping[str, Any]) -> str:
+    sizes = card.get("weight_bytes", {})
+    commit = str(card.get("revision", ""))
+    measured = card.get("measured")
+    return _row(
+        card["id"],
+        card["task"],
+        _load_source(card["id"]),
+        *(_megabytes(sizes[dtype]) if dtype in sizes else "" for dtype in ("float32", "float16")),
+        card.get("memory_class", ""),
+        card.get("license", ""),
+        f"`{commit[:_COMMIT_CHARACTERS]}`" if len(commit) == _COMMIT_LENGTH else "",
+        f"{measured['date']}, {measured['device']}" if measured else "never",
+    )
+
+
+def _load_source(model_id: str) -> str:
+    if model_id in WITHOUT_WEIGHTS:
+        return "has no weights"
+    return Fixture.read(model_id).source if model_id in fixture_ids() else "not tried"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"
+
+
+def tried() -> str:
+    """What the tests run, and what has not been run."""
+    cards = [card for name in MODALITIES for card in _cards(name) if card["id"] in fixture_ids()]
+    verified = sum("measured" in card for card in cards)
+    run = (
+        "the engines of `lite`; the loading code of all others, with tiny models made by the tests, and with weights "
+        f"of zero for {len(cards)} cards ([experts/models.md](experts/models.md)); real weights of {verified} of them"
+    )
+    missing = f"real weights of {len(cards) - verified} cards; facts on cards come from public documentation or memory"
+    platforms, *others = _TRIED
+    rows = (platforms, ("Models", run, missing), *others)
+    return "".join(["| | run in the tests | not run |\n|---|---|---|\n", *(_row(*row) for row in rows)])
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "tasks": tasks,
     "metrics": measured,
@@ -189,6 +278,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "endpoints": endpoints,
     "host-settings": host_settings,
     "remote-settings": remote_settings,
+    "models": models,
+    "tried": tried,
 }
 """By the name in the comment of a page."""
 

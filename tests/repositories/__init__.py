@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 FIXTURES = Path(__file__).parent / "fixtures"
+WITHOUT_WEIGHTS = frozenset({"opencv/canny", "opencv/line-segments", "opencv/scribble", "opencv/soft-edges"})
+"""Models on cards that are functions without weights."""
 SOURCES = ("hub page", "library", "memory")
 """Sources of a file, the best first."""
 

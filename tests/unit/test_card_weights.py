@@ -13,7 +13,7 @@ from experts.torch_host import checkpoint
 from experts.torch_host.weight_checks import check_weights
 from services.common.errors import FailedPrecondition
 from tests.readme import MODALITIES
-from tests.repositories import FIXTURES, SOURCES, Fixture, fixture_ids
+from tests.repositories import FIXTURES, SOURCES, WITHOUT_WEIGHTS, Fixture, fixture_ids
 from tests.repositories.sizes import Repositories, card_sizes
 from tests.repositories.tensors import Tensor, Tensors, write_sparse
 from tests.verification.cards import cards_path, read_cards
@@ -26,8 +26,6 @@ pytestmark = [
 ]
 HEAD = re.compile(r"head|classifier|predictions|outputs|proj_out|conv_out|decode|projector|pred|embed")
 """Names of the last layers, the most telling ones first."""
-WITHOUT_REPOSITORY = frozenset({"opencv/canny", "opencv/line-segments", "opencv/scribble", "opencv/soft-edges"})
-"""Cards of functions without weights."""
 ABSENT = frozenset({"wav2vec2.masked_spec_embed"})
 """Tensors that repositories lack and only training uses."""
 MAX_FIXTURE_BYTES = 3_000_000
@@ -97,7 +95,7 @@ CARDS = [
     Card(name, card["task"], card["id"])
     for name in MODALITIES
     for card in read_cards(cards_path(f"experts.{name}"))
-    if card["id"] not in WITHOUT_REPOSITORY
+    if card["id"] not in WITHOUT_WEIGHTS
 ]
 FIRST_CARDS = list({card.loader.__qualname__: card for card in reversed(CARDS)}.values())
 """The first card of each loader."""

@@ -1,11 +1,12 @@
 """Generated parts of README pages are current, and the table of tasks is complete."""
 
+import json
 import re
 
 import pytest
 
 from protos.hugginggpt.tasks import standard_tasks
-from tests.readme import PAGES, PARTS, rewritten, tasks
+from tests.readme import MODALITIES, PAGES, PARTS, ROOT, models, rewritten, tasks
 
 
 def test_generated_parts_are_fresh() -> None:
@@ -18,6 +19,15 @@ def test_every_task_is_in_the_table_once() -> None:
     rows = re.findall(r"^\| (\S+) \| .* → ", tasks().replace("| task |", ""), re.MULTILINE)
     assert sorted(rows) == sorted(standard_tasks())
     assert "| table-question-answering | question, table → text, details | google/tapas-base" in tasks()
+
+
+def test_every_card_of_the_torch_experts_has_a_row() -> None:
+    rows = models().splitlines()[2:]
+    assert [tuple(row.split(" | ")[:2]) for row in rows] == [
+        (f"| {card['id']}", card["task"])
+        for modality in MODALITIES
+        for card in json.loads((ROOT / "experts" / modality / "models.json").read_text(encoding="utf-8"))
+    ]
 
 
 def test_text_between_the_comments_is_replaced_and_the_rest_is_unchanged() -> None:
