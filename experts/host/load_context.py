@@ -57,7 +57,7 @@ class ComputeOptions:
 ENGINE_CHOICE = ComputeOptions()
 """Leaves everything to the engine."""
 
-_PIPELINE_OPTIONS = ("arguments", "dtypes")
+_PIPELINE_OPTIONS = ("arguments", "dtypes", "frames_per_second")
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class PipelineOptions:
     """Arguments of the pipeline that calls do not set, such as num_inference_steps."""
     dtypes: Mapping[str, str] = field(default_factory=dict)
     """Number types of components on a GPU, by name; others have that of the model."""
+    frames_per_second: float = 0.0
+    """Rate of videos; 0: that of the pipeline's class."""
 
     @classmethod
     def from_card(cls, entry: Mapping[str, Any]) -> "PipelineOptions":
@@ -83,7 +85,11 @@ class PipelineOptions:
         dtypes = options.get("dtypes", {})
         if invalid := sorted(set(dtypes.values()) - set(DTYPES)):
             raise ValueError(f"dtypes in {where} has {invalid[0]!r}; choose one of {', '.join(DTYPES)}")
-        return cls(options.get("arguments", {}), {name: DTYPES[dtype] for name, dtype in dtypes.items()})
+        return cls(
+            options.get("arguments", {}),
+            {name: DTYPES[dtype] for name, dtype in dtypes.items()},
+            float(options.get("frames_per_second", 0)),
+        )
 
 
 PIPELINE_DEFAULTS = PipelineOptions()

@@ -1,15 +1,18 @@
 """Text to video and image to video, by the diffusers pipeline that the model's index names."""
 
 import inspect
+import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experts.host import load_context
 from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
 from experts.host.input_validation import parameter_port
 from experts.host.media import derive_name, open_image
 from experts.torch_host.checkpoint import Checkpoint
+from experts.torch_host.file_selection import PIPELINE_INDEX
 from experts.torch_host.pipelines import PipelineHandler, PipelineItem, fetch_pipeline, load_pipeline
 from experts.video.frames import encode_video
 from services.common.errors import FailedPrecondition, InvalidRequest, ModelFailed
@@ -26,10 +29,8 @@ _RATES: Mapping[str, float] = {
 """Frames per second by the start of the pipeline's name; most models were trained with 8."""
 _SEED_LIMIT = 2**53
 _MAX_PROMPT_CHARACTERS = 5_000
-_NEEDS_SIZE = "StableVideoDiffusion"
-"""A pipeline that distorts an image to the requested size."""
-_FLOAT32_DECODER = "Wan"
-"""Pipelines whose VAE runs in float32, as its model card advises."""
+_SVD, _WAN = "StableVideoDiffusion", "Wan"
+"""Pipelines that distort an image to the requested size; the VAE of Wan runs in float32, as its model card advises."""
 _SIZE_MULTIPLE = 64
 """Sides of a generated video are multiples of this."""
 _OPTIONS = ("num_frames", "num_inference_steps", "guidance_scale")
@@ -51,7 +52,8 @@ class VideoGenerator(PipelineHandler):
     def __init__(self, checkpoint: Checkpoint, pipeline: Any) -> None:
         super().__init__(checkpoint, pipeline)
         kind = type(pipeline).__name__
-        self._rate = next((rate for name, rate in _RATES.items() if kind.startswith(name)), _DEFAULT_RATE)
+        rate = next((rate for name, rate in _RATES.items() if kind.startswith(name)), _DEFAULT_RATE)
+        self._rate = load_context.current().pipeline.frames_per_second or rate
         self.set_batch_limits(default_cost=self.cost(PipelineItem({}, 0, "")))
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> PipelineItem:
@@ -120,11 +122,15 @@ class VideoGenerator(PipelineHandler):
 
     def _choose_size(self, ratio: float) -> dict[str, int]:
         """Returns a size with the training area and the picture's aspect ratio; other pipelines crop the picture."""
-        if not type(self.model).__name__.startswith(_NEEDS_SIZE):
+        kind = type(self.model).__name__
+        if kind.startswith(_WAN):
+            area = self.default_value("height") * self.default_value("width")
+            grid = self.model.vae_scale_factor_spatial * self.model.transformer.config.patch_size[1]
+        elif kind.startswith(_SVD):
+            default_side = self.model.unet.config.sample_size * self.model.vae_scale_factor
+            area, grid = default_side**2, min(_SIZE_MULTIPLE, default_side // 4)
+        else:
             return {}
-        side = self.model.unet.config.sample_size
-        default_side = side * self.model.vae_scale_factor
-        area, grid = default_side**2, min(_SIZE_MULTIPLE, default_side // 4)
         ratio = min(max(ratio, 0.5), 2.0)
         sides = {"height": math.sqrt(area / ratio), "width": math.sqrt(area * ratio)}
         return {name: max(grid, round(length / grid) * grid) for name, length in sides.items()}
@@ -135,11 +141,12 @@ class VideoGenerator(PipelineHandler):
 
 def _load(model_id: str, device: str, required: str) -> tuple[Checkpoint, Any]:
     import torch
-    from diffusers import DiffusionPipeline
+    from diffusers import DiffusionPipeline, WanImageToVideoPipeline
 
     checkpoint = fetch_pipeline(model_id, device)
-    pipeline = load_pipeline(checkpoint, DiffusionPipeline)
-    if type(pipeline).__name__.startswith(_FLOAT32_DECODER):
+    is_for_images = required == "image" and _accepts_text_and_images(checkpoint)
+    pipeline = load_pipeline(checkpoint, WanImageToVideoPipeline if is_for_images else DiffusionPipeline)
+    if type(pipeline).__name__.startswith(_WAN):
         pipeline.vae.to(torch.float32)
     if required not in inspect.signature(type(pipeline).__call__).parameters:
         raise FailedPrecondition(
@@ -148,3 +155,10 @@ def _load(model_id: str, device: str, required: str) -> tuple[Checkpoint, Any]:
             remedy="choose a model for this task",
         )
     return checkpoint, pipeline
+
+
+def _accepts_text_and_images(checkpoint: Checkpoint) -> bool:
+    """Whether a repository has a Wan 2.2 that starts from a picture, too, although its index names one class only."""
+    file = checkpoint.folder / PIPELINE_INDEX
+    index = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return index.get("_class_name") == "WanPipeline" and bool(index.get("expand_timesteps"))

@@ -135,6 +135,27 @@ def test_frames_are_decoded_in_the_chunks_of_the_card(tiny_models: TinyModels, m
     assert counts == [2, 2]
 
 
+@pytest.mark.parametrize(
+    ("task", "inputs", "kind"),
+    [
+        (generation.text_to_video, {"text": "a cat"}, "WanPipeline"),
+        (generation.image_to_video, {"text": "a cat", "image": _picture(128, 64)}, "WanImageToVideoPipeline"),
+    ],
+)
+def test_wan_for_texts_and_pictures_serves_both_tasks(
+    tiny_models: TinyModels, task: Any, inputs: dict[str, Any], kind: str
+) -> None:
+    tiny_models.build("video", "tiny/wan")
+    card = PipelineOptions({"height": 128, "width": 128}, frames_per_second=24.0)
+    with load_context.use(LoadContext(pipeline=card)):
+        handler: Any = task("tiny/wan", "cpu")
+    item = handler.prepare(inputs, {"num_frames": 5, "num_inference_steps": 1, "seed": 1})
+    ((frames, name),) = handler.run([item], RunningCall())
+    assert type(handler.model).__name__ == kind
+    assert frames.shape[1] / frames.shape[2] == (96 / 192 if "image" in inputs else 1)
+    assert decode_frames(handler.finish((frames, name))["video"])[1] == 24.0
+
+
 def test_i2vgen_video_plays_at_the_rate_that_the_model_was_conditioned_on() -> None:
     class I2VGenXLPipeline:
         def __call__(

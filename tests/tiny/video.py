@@ -7,7 +7,7 @@ from typing import Any
 from tests.tiny import TinyModel
 from tests.tiny.training import train
 from tests.tiny.video_files import BLUE, RED, solid_frame
-from tests.tiny.video_generation import build_image_to_video, build_text_to_video
+from tests.tiny.video_generation import build_image_to_video, build_text_to_video, build_wan
 from tests.tiny.vision_language import build_smolvlm
 
 LABELS = ("red", "blue", "turning blue", "turning red")
@@ -99,4 +99,5 @@ MODELS: Mapping[str, TinyModel] = {
     "tiny/frames": TinyModel(("video-to-text",), build_smolvlm),
     "tiny/director": TinyModel(("text-to-video",), build_text_to_video),
     "tiny/animator": TinyModel(("image-to-video",), build_image_to_video),
+    "tiny/wan": TinyModel(("text-to-video", "image-to-video"), build_wan),
 }

@@ -49,6 +49,62 @@ def build_text_to_video(folder: Path) -> None:
     pipeline.save_pretrained(folder)
 
 
+def build_wan(folder: Path) -> None:
+    """Builds a Wan 2.2 for texts and pictures."""
+    import torch
+    from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, WanPipeline, WanTransformer3DModel
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, UMT5Config, UMT5EncoderModel
+
+    tokens = ["<pad>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz "]
+    backend = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer: Any = PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    )
+    torch.manual_seed(0)
+    text = UMT5Config(vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    transformer = WanTransformer3DModel(
+        num_attention_heads=2,
+        attention_head_dim=12,
+        in_channels=48,
+        out_channels=48,
+        text_dim=16,
+        freq_dim=16,
+        ffn_dim=32,
+        num_layers=1,
+        rope_max_seq_len=32,
+    )
+    vae = AutoencoderKLWan(
+        base_dim=4,
+        decoder_base_dim=4,
+        z_dim=48,
+        dim_mult=[1, 1, 1, 1],
+        num_res_blocks=1,
+        temperal_downsample=[False, True, True],
+        latents_mean=[0.0] * 48,
+        latents_std=[1.0] * 48,
+        is_residual=True,
+        in_channels=12,
+        out_channels=12,
+        patch_size=2,
+        scale_factor_spatial=16,
+        scale_factor_temporal=4,
+    )
+    pipeline: Any = WanPipeline(
+        tokenizer=tokenizer,
+        text_encoder=UMT5EncoderModel(text),
+        vae=vae,
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=7.0),
+        transformer=transformer,
+        expand_timesteps=True,
+    )
+    pipeline.save_pretrained(folder)
+
+
 def build_image_to_video(folder: Path) -> None:
     """Builds a Stable Video Diffusion pipeline, whose image encoder has an input of 224 pixels."""
     import torch
