@@ -15,7 +15,7 @@ from services.common.database import open_database
 from services.common.peer_health import monitor_peers
 from services.common.server import RunningServer, run, serving
 from services.orchestrator.batches.ingest import BatchIngest
-from services.orchestrator.batches.leases import BatchLeases
+from services.orchestrator.batches.lease_source import BatchLeaseSource
 from services.orchestrator.batches.runner import BatchDependencies, BatchExecutor
 from services.orchestrator.batches.service import BatchService
 from services.orchestrator.batches.slots import BatchSlots
@@ -33,13 +33,13 @@ from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.pipelines.builder import PipelineBuilder
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs.executor import RunExecutor
-from services.orchestrator.runs.leases import CommandForwarder, RunLeases
-from services.orchestrator.runs.limiter import RunLimiter
+from services.orchestrator.runs.lease_source import RunLeaseSource
 from services.orchestrator.runs.planner_client import PlannerClient
 from services.orchestrator.runs.responder_client import ResponderClient
+from services.orchestrator.runs.run_limiter import RunLimiter
 from services.orchestrator.runs.run_log import RunLog
 from services.orchestrator.runs.selector_client import CandidateCache, SelectorClient
-from services.orchestrator.runs.service import RunService
+from services.orchestrator.runs.service import CommandForwarder, RunService
 from services.orchestrator.runs.task_executor import ResultCache, TaskDependencies
 from services.orchestrator.servicer import OrchestratorServicer
 from services.orchestrator.settings import Settings
@@ -92,7 +92,7 @@ async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
         limiter = RunLimiter(active_runs, max_runs=settings.max_runs, max_bytes=settings.max_bytes)
         tasks = TaskDependencies(selector, experts, ResultCache(journal, store))
         run_leases = LeaseManager(
-            RunLeases(journal, limiter, notifier),
+            RunLeaseSource(journal, limiter, notifier),
             RunExecutor(journal, planner, tasks, responder),
             active_runs,
             lease_seconds=settings.lease_seconds,
@@ -114,7 +114,7 @@ async def orchestrator(settings: Settings) -> AsyncIterator[RunningServer]:
         slots = BatchSlots(settings.batch_items, limiter.has_interactive_runs, limiter.is_memory_low)
         shared = BatchDependencies(batch_store, runs, pipelines, catalogue, notifier, slots, settings.run_seconds)
         batch_leases = LeaseManager(
-            BatchLeases(batch_store, notifier, shared.blocked),
+            BatchLeaseSource(batch_store, notifier, shared.blocked),
             BatchExecutor(shared),
             {},
             lease_seconds=settings.lease_seconds,

@@ -339,7 +339,7 @@ async def test_batch_continued_before_its_expert_is_available_waits_for_it(
 async def test_batch_that_waits_for_an_expert_does_not_block_others(
     counting_expert: CountingExpert, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.batches.leases.MAX_ACTIVE", 1)
+    monkeypatch.setattr("services.orchestrator.batches.lease_source.MAX_ACTIVE", 1)
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         client = OrchestratorClient(stub)
         waiting = await client.start(notes(30), max_at_once=5)

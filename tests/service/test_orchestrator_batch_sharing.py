@@ -50,7 +50,7 @@ class HangingExpert:
 async def test_tenant_whose_items_hang_does_not_block_others(
     settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.orchestrator.batches.leases.MAX_ACTIVE", 2)
+    monkeypatch.setattr("services.orchestrator.batches.lease_source.MAX_ACTIVE", 2)
     expert = HangingExpert(peers, SLOTS)
     async with serve_orchestrator(settings) as running, connected(running) as stub:
         large, small = OrchestratorClient(stub, "large"), OrchestratorClient(stub, "small")

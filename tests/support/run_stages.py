@@ -23,12 +23,12 @@ from services.orchestrator.leases import LeaseManager
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.pipelines.service import PipelineService
 from services.orchestrator.runs.executor import RunExecutor
-from services.orchestrator.runs.leases import CommandForwarder, RunLeases
-from services.orchestrator.runs.limiter import RunLimiter
+from services.orchestrator.runs.lease_source import RunLeaseSource
 from services.orchestrator.runs.planner_client import PlannerClient
 from services.orchestrator.runs.responder_client import ResponderClient
+from services.orchestrator.runs.run_limiter import RunLimiter
 from services.orchestrator.runs.run_log import RunLog
-from services.orchestrator.runs.service import PipelineSource, RunService
+from services.orchestrator.runs.service import CommandForwarder, PipelineSource, RunService
 from services.orchestrator.runs.task_executor import TaskDependencies
 from services.orchestrator.servicer import OrchestratorServicer
 
@@ -128,7 +128,7 @@ async def running(journal: Journal, stages: Stages) -> AsyncIterator[RunService]
     notifier = ChangeNotifier()
     planner = cast("PlannerClient", stages)
     executor = RunExecutor(journal, planner, cast("TaskDependencies", stages), cast("ResponderClient", stages))
-    leases = LeaseManager(RunLeases(journal, limiter, notifier), executor, active, lease_seconds=LEASE_SECONDS)
+    leases = LeaseManager(RunLeaseSource(journal, limiter, notifier), executor, active, lease_seconds=LEASE_SECONDS)
     runs = RunService(
         journal=journal,
         leases=leases,

@@ -14,7 +14,7 @@ from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common.database import ConstraintViolation, Database, Query, Steps
 from services.common.errors import CorruptData, FailedPrecondition, Unavailable
-from services.orchestrator.batches.leases import BatchLeases
+from services.orchestrator.batches.lease_source import BatchLeaseSource
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.batches import BatchRow, BatchStore, Claimed, NewBatch
 from services.orchestrator.leases import TAKEOVER_ATTEMPTS, FailedTakeovers, LeaseManager
@@ -283,7 +283,7 @@ async def executing_batches(database: Database, execute_batch: Any) -> AsyncIter
             await execute_batch(store, claimed)
 
     leases: LeaseManager[Claimed, Claimed] = LeaseManager(
-        BatchLeases(store, ChangeNotifier(), ()), Executor(), {}, lease_seconds=LEASE_SECONDS
+        BatchLeaseSource(store, ChangeNotifier(), ()), Executor(), {}, lease_seconds=LEASE_SECONDS
     )
     async with leases:
         yield store

@@ -8,7 +8,7 @@ from protos.hugginggpt.internal.v1 import orchestrator_pb2
 from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1 import gateway_pb2
 from services.common.server import serving
-from services.orchestrator.runs.leases import CommandForwarder
+from services.orchestrator.runs.service import CommandForwarder
 from tests.fakes import ScriptedOrchestrator
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from protos.hugginggpt.run_state import RunFold
 from services.common.errors import Overloaded
-from services.orchestrator.runs.limiter import MAX_WRITE_SECONDS, WAITING_SECONDS, RunLimiter
+from services.orchestrator.runs.run_limiter import MAX_WRITE_SECONDS, WAITING_SECONDS, RunLimiter
 from tests.support.clock import Clock
 
 

@@ -39,7 +39,7 @@ from services.common.errors import (
 )
 from services.orchestrator import metrics
 from services.orchestrator.deadline import Deadline
-from services.orchestrator.experts.limiter import Permit
+from services.orchestrator.experts.concurrency_limiter import Permit
 
 INITIAL_RETRIES = 10.0
 """Retries available before any call is made: enough for one task to outlast the restart of an expert."""

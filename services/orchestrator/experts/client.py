@@ -19,9 +19,9 @@ from services.orchestrator.experts.attempts import (
     TaskRequest,
 )
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
+from services.orchestrator.experts.concurrency_limiter import ConcurrencyLimiter
 from services.orchestrator.experts.health import ExpertHealth
 from services.orchestrator.experts.infer_call import InferCaller
-from services.orchestrator.experts.limiter import ConcurrencyLimiter
 from services.orchestrator.experts.replies import Prices
 from services.orchestrator.experts.retry import RetryPolicy
 from services.orchestrator.experts.shadow import ShadowRunner

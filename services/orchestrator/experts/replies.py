@@ -11,7 +11,7 @@ from protos.hugginggpt.v1.task_pb2 import Port, TaskSpec
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common.errors import CorruptData
 from services.orchestrator import metrics
-from services.orchestrator.values import is_json, is_too_large
+from services.orchestrator.inline_values import is_json, is_too_large
 
 log = structlog.get_logger(__name__)
 

@@ -22,8 +22,8 @@ from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.task_pb2 import Argument, Port, Task, TaskSpec
 from services.common.errors import InvalidRequest
 from services.common.media_types import modality_names
+from services.orchestrator.inline_values import is_json, is_too_large
 from services.orchestrator.runs.arguments import final_tasks, output_name
-from services.orchestrator.values import is_json, is_too_large
 
 _DESCRIPTIONS = {
     MODALITY_TEXT: "a text",

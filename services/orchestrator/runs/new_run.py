@@ -13,9 +13,9 @@ from protos.hugginggpt.v1.event_pb2 import RunAccepted, RunEvent
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.run_pb2 import BatchPosition, RunSpec
 from services.common.errors import InvalidRequest
+from services.orchestrator.inline_values import is_too_large
 from services.orchestrator.journal.runs import NewRun, RunRow
 from services.orchestrator.runs import spans
-from services.orchestrator.values import is_too_large
 
 REQUEST_IN_LISTS = 200
 """Characters of the request shown in a list of runs."""

@@ -6,9 +6,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Protocol, Self
 
+import grpc
+import structlog
+
+from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from protos.hugginggpt.v1.event_pb2 import RunEvent
-from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest
+from protos.hugginggpt.v1.gateway_pb2 import ApproveRunRequest, CancelRunRequest
 from protos.hugginggpt.v1.plan_pb2 import Plan
 from protos.hugginggpt.v1.run_pb2 import (
     ON_DISCONNECT_CANCEL,
@@ -19,6 +23,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     RunSpec,
 )
 from services.common import call_context
+from services.common.channel import dial
 from services.common.errors import FailedPrecondition
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.runs import EndedRun, NewRun, RunRow
@@ -26,10 +31,15 @@ from services.orchestrator.leases import LeaseManager, stopping_error
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.runs import new_run
 from services.orchestrator.runs.history import read_events_after, read_state
-from services.orchestrator.runs.leases import ClaimedRun, CommandForwarder
-from services.orchestrator.runs.limiter import RunLimiter
+from services.orchestrator.runs.lease_source import ClaimedRun
 from services.orchestrator.runs.planner_client import PlannerClient
+from services.orchestrator.runs.run_limiter import RunLimiter
 from services.orchestrator.runs.run_log import RunLog
+
+log = structlog.get_logger(__name__)
+
+FORWARD_SECONDS = 2.0
+"""Timeout of a forwarded command."""
 
 _MAX_SEQUENCE = 2**53
 """Larger than the number of any event."""
@@ -44,6 +54,30 @@ class PipelineSource(Protocol):
         Raises:
             ServiceError: the pipeline does not exist or cannot run, or the run's inputs do not fit it.
         """
+
+
+class CommandForwarder:
+    """Sends commands to the orchestrators that own the runs; without it they find the commands later, in the journal.
+
+    Args:
+        address: this orchestrator's own address.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def cancel(self, run_id: str, address: str) -> None:
+        """Sends a cancel command to the owner at an address; if that fails, the owner finds it in the journal."""
+        if address in ("", self._address):
+            return
+        async with dial(address) as channel:  # opened for one call: such calls are rare, and addresses change
+            request = CancelRunRequest(run_id=run_id)
+            try:
+                await OrchestratorServiceStub(channel).CancelRun(
+                    request, timeout=FORWARD_SECONDS, metadata=call_context.metadata()
+                )
+            except grpc.aio.AioRpcError as error:
+                log.info("cancel command not forwarded", run_id=run_id, code=error.code().name)
 
 
 class RunService:

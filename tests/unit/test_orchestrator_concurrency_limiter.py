@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from services.orchestrator.experts.limiter import INTERACTIVE_IN_A_ROW, ConcurrencyLimiter, Permit
+from services.orchestrator.experts.concurrency_limiter import INTERACTIVE_IN_A_ROW, ConcurrencyLimiter, Permit
 
 
 def permit(run: str = "run", expert: str = "expert", tenant: str = "tenant", *, batch: bool = False) -> Permit:

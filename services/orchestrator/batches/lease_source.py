@@ -1,4 +1,4 @@
-"""Leases of batches: chooses those to claim, within the limits of this process."""
+"""Leases of batches for the lease manager: chooses those to claim, within the limits of this process."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -25,7 +25,7 @@ MAX_CLAIMED_PER_TENANT = MAX_CLAIMED // 2
 """Claimed batches of one tenant."""
 
 
-class BatchLeases:
+class BatchLeaseSource:
     """The leases of batches, for the lease manager.
 
     Args:

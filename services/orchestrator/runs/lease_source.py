@@ -1,4 +1,4 @@
-"""Ownership of runs: claims and loads runs without an owner, and brings commands to the owners of runs."""
+"""Leases of runs for the lease manager: claims and loads runs without an owner, renews and releases leases."""
 
 from asyncio import Future
 from collections import defaultdict
@@ -6,16 +6,11 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-import grpc
 import structlog
 
-from protos.hugginggpt.internal.v1.orchestrator_pb2_grpc import OrchestratorServiceStub
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TakenOver
 from protos.hugginggpt.v1.failure_pb2 import Failure
-from protos.hugginggpt.v1.gateway_pb2 import CancelRunRequest
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_FAILED, RunState
-from services.common import call_context
-from services.common.channel import dial
 from services.orchestrator import metrics
 from services.orchestrator.journal import Journal
 from services.orchestrator.journal.leases import APPROVE, CANCEL, Command, Lease
@@ -23,16 +18,13 @@ from services.orchestrator.journal.runs import RunRow, unreadable
 from services.orchestrator.notifier import ChangeNotifier
 from services.orchestrator.runs import spans
 from services.orchestrator.runs.history import read_events
-from services.orchestrator.runs.limiter import RunLimiter
+from services.orchestrator.runs.run_limiter import RunLimiter
 from services.orchestrator.runs.run_log import RunLog
 
 log = structlog.get_logger(__name__)
 
 CLAIM_LIMIT = 16
 """Runs claimed at a time: each must be loaded before its lease expires, and other orchestrators claim runs, too."""
-
-FORWARD_SECONDS = 2.0
-"""Timeout of a forwarded command."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,7 @@ class ClaimedRun:
         return self.row.fence
 
 
-class RunLeases:
+class RunLeaseSource:
     """The leases of runs, for the lease manager.
 
     Args:
@@ -138,27 +130,3 @@ class RunLeases:
     def use_trace(self, held: RunLog) -> AbstractContextManager[None]:
         """Makes the run's span the current one within the block."""
         return spans.use_run_span(held.trace)
-
-
-class CommandForwarder:
-    """Sends commands to the orchestrators that own the runs, which would otherwise find them in the journal, later.
-
-    Args:
-        address: this orchestrator's own address.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    async def cancel(self, run_id: str, address: str) -> None:
-        """Sends a cancel command to the owner at an address; if that fails, the owner finds it in the journal."""
-        if address in ("", self._address):
-            return
-        async with dial(address) as channel:  # opened for one call: such calls are rare, and addresses change
-            request = CancelRunRequest(run_id=run_id)
-            try:
-                await OrchestratorServiceStub(channel).CancelRun(
-                    request, timeout=FORWARD_SECONDS, metadata=call_context.metadata()
-                )
-            except grpc.aio.AioRpcError as error:
-                log.info("cancel command not forwarded", run_id=run_id, code=error.code().name)
