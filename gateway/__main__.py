@@ -11,19 +11,19 @@ from fastapi import FastAPI
 from gateway.access_control import access_control
 from gateway.auth.identity import CallerFactory
 from gateway.core.batch_items import ItemPreparer
-from gateway.core.batches import BatchService
+from gateway.core.batches import BatchOperations
 from gateway.core.catalog import Catalog
-from gateway.core.conversations import ConversationService
+from gateway.core.conversations import ConversationOperations
 from gateway.core.file_references import FileResolver, UrlFetcher
 from gateway.core.files import FileService, deleting_expired
-from gateway.core.pipelines import PipelineService
-from gateway.core.runs import RunService
+from gateway.core.pipelines import PipelineOperations
+from gateway.core.runs import RunOperations
 from gateway.core.validation import RequestValidator
 from gateway.database import gateway_store
 from gateway.grpc.interceptors import CallLog
 from gateway.grpc.servicer import GatewayServicer, PipelineServices
 from gateway.http.app import create_app
-from gateway.http.artifacts import ArtifactRoutes
+from gateway.http.artifact_routes import ArtifactRoutes
 from gateway.http.batch_routes import BatchRoutes
 from gateway.http.catalog_routes import CatalogRoutes
 from gateway.http.file_routes import FileRoutes
@@ -44,8 +44,8 @@ from gateway.mcp.upload_tokens import UploadTokens
 from gateway.openai.batch_store import BatchStore
 from gateway.openai.batches import BatchWorker, Endpoints, OpenAIBatchRoutes
 from gateway.openai.chat import ChatRoutes
+from gateway.openai.controllers import ModelRoutes
 from gateway.openai.messages import MessageParts
-from gateway.openai.models import ModelRoutes
 from gateway.openai.responses import ResponseRoutes
 from gateway.openai.run_adapter import RunAdapter
 from gateway.openai.task_routes import TaskRoutes
@@ -98,11 +98,11 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
             connect(settings.selector) as selector,
             access_control(settings, callers, database, OrchestratorServiceStub(orchestrator)) as access,
         ):
-            runs = RunService(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
+            runs = RunOperations(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             catalog = Catalog(SelectorServiceStub(selector), settings.selector)
             validator = RequestValidator(store)
-            pipelines = PipelineService(OrchestratorServiceStub(orchestrator), validator, access.audit)
-            batches = BatchService(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
+            pipelines = PipelineOperations(OrchestratorServiceStub(orchestrator), validator, access.audit)
+            batches = BatchOperations(OrchestratorServiceStub(orchestrator), access.quotas, access.audit)
             backends = {"the orchestrator": orchestrator, "the selector": selector}
             files = FileService(database, runs, access.audit)
             artifact_routes = ArtifactRoutes(store, settings.upload_bytes, presign=settings.presign)
@@ -124,7 +124,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 ),
                 artifact_routes,
                 FileRoutes(files, store, artifact_routes, settings.upload_bytes),
-                ConversationRoutes(ConversationService(runs)),
+                ConversationRoutes(ConversationOperations(runs)),
                 PipelineRoutes(pipelines),
                 BatchRoutes(batches, pipelines, runs, validator, items, callers=callers),
                 RecordRoutes(runs, Verifier(runs, catalog, store)),

@@ -20,7 +20,7 @@ from gateway.grpc import interceptors
 from gateway.http import authentication
 from gateway.http.authentication import OriginGuard
 from gateway.limits.quotas import Quotas, RunSlots
-from gateway.limits.rate_window import MemoryCounters, StoredCounters
+from gateway.limits.usage_counters import MemoryCounters, StoredCounters
 from services.common.database import Database, sqlite
 
 if TYPE_CHECKING:

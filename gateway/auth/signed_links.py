@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode
 from starlette.types import Scope
 
 from gateway.auth.identity import Identity, current
-from gateway.limits.rate_window import DAY
+from gateway.limits.usage_counters import DAY
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import Unauthenticated
 

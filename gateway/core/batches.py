@@ -34,7 +34,7 @@ async def _ignore_acceptance() -> None:
     """Default callback of `start`; does nothing."""
 
 
-class BatchService:
+class BatchOperations:
     """Batches of the caller's tenant.
 
     Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.

@@ -15,7 +15,7 @@ import structlog
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gateway.limits.quotas import TOKENS
-from gateway.limits.rate_window import DAY, add_usage_query, window_start
+from gateway.limits.usage_counters import DAY, add_usage_query, window_start
 from gateway.webhooks.outbox import Outbox
 from protos.hugginggpt.internal.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.core.runs import RunService
+from gateway.core.runs import RunOperations
 from protos.hugginggpt.run_state import ENDED_RUN_STATES
 from protos.hugginggpt.v1.gateway_pb2 import ListRunsRequest, ListRunsResponse
 from protos.hugginggpt.v1.run_pb2 import Run
@@ -11,13 +11,13 @@ from services.common.errors import FailedPrecondition, NotFound
 MAX_PAGE_SIZE = 1_000
 
 
-class ConversationService:
+class ConversationOperations:
     """Lists, reads and deletes conversations; a run that names a parent run continues its conversation.
 
     Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.
     """
 
-    def __init__(self, runs: RunService) -> None:
+    def __init__(self, runs: RunOperations) -> None:
         self._runs = runs
 
     async def list(self, page_size: int, page_token: str) -> ListRunsResponse:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.auth.audit import Audit
-from gateway.core.runs import RunService
+from gateway.core.runs import RunOperations
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from protos.hugginggpt.v1.caller_pb2 import Caller
 from services.common.call_context import current, use_caller
@@ -77,7 +77,7 @@ class FileService:
         audit: records deletions.
     """
 
-    def __init__(self, database: Database, runs: RunService, audit: Audit) -> None:
+    def __init__(self, database: Database, runs: RunOperations, audit: Audit) -> None:
         self._database = database
         self._runs = runs
         self._audit = audit

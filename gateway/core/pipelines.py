@@ -26,7 +26,7 @@ class Saved:
     """Whether a new version was created."""
 
 
-class PipelineService:
+class PipelineOperations:
     """Pipelines of the caller's tenant.
 
     Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.

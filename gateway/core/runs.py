@@ -37,7 +37,7 @@ def valid_run_id(name: str) -> str:
     return name if _RUN_ID.fullmatch(name) else ""
 
 
-class RunService:
+class RunOperations:
     """Starts, watches, lists, cancels, approves and deletes runs.
 
     Every method raises the ServiceError the orchestrator raised, or Unavailable if it did not answer.

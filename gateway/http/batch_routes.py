@@ -8,11 +8,11 @@ from starlette.responses import Response, StreamingResponse
 
 from gateway.auth.identity import CallerFactory
 from gateway.core.batch_items import ItemPreparer
-from gateway.core.batches import BatchService
-from gateway.core.pipelines import PipelineService
-from gateway.core.runs import RunService
+from gateway.core.batches import BatchOperations
+from gateway.core.pipelines import PipelineOperations
+from gateway.core.runs import RunOperations
 from gateway.core.validation import RequestValidator
-from gateway.http import batch_body, batch_results
+from gateway.http import batch_request, batch_results
 from gateway.http.batch_results import BatchStream, summary
 from gateway.http.run_request import JSON_BYTES, read_limited
 from gateway.http.run_routes import LastEventId, json_response
@@ -50,9 +50,9 @@ class BatchRoutes:
 
     def __init__(
         self,
-        batches: BatchService,
-        pipelines: PipelineService,
-        runs: RunService,
+        batches: BatchOperations,
+        pipelines: PipelineOperations,
+        runs: RunOperations,
         validator: RequestValidator,
         item_preparer: ItemPreparer,
         *,
@@ -95,7 +95,7 @@ class BatchRoutes:
         values are missing or do not fit is stored as failed; the other items run. Nothing is stored if the body is
         incomplete or invalid.
         """
-        submitted = await batch_body.read_batch_request(request)
+        submitted = await batch_request.read_batch_request(request)
         with use_caller(self._callers.create(current().request_id, await self._policy(submitted.spec))):
             spec = await self._validator.validate_batch(submitted.spec, idempotency_key)
             batch = await self._batches.start(spec, self._item_preparer.prepared_pages(submitted.pages))

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from gateway.core.pipelines import PipelineService
-from gateway.http.batch_body import check_single_source
+from gateway.core.pipelines import PipelineOperations
+from gateway.http.batch_request import check_single_source
 from gateway.http.run_request import JSON_BYTES, read_limited
 from gateway.http.run_routes import json_response
 from gateway.json_decoder import decode
@@ -28,7 +28,7 @@ PageToken = Annotated[str, Query(description="`next_page_token` of the previous 
 class PipelineRoutes:
     """Saves, lists, shows and deletes pipelines."""
 
-    def __init__(self, pipelines: PipelineService) -> None:
+    def __init__(self, pipelines: PipelineOperations) -> None:
         self._pipelines = pipelines
         self._schema = pipeline_schema()
 

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from gateway.auth.identity import CallerFactory
-from gateway.core.conversations import MAX_PAGE_SIZE, ConversationService
-from gateway.core.pipelines import PipelineService
+from gateway.core.conversations import MAX_PAGE_SIZE, ConversationOperations
+from gateway.core.pipelines import PipelineOperations
 from gateway.core.run_stream import RunEventFeed
-from gateway.core.runs import RunService
+from gateway.core.runs import RunOperations
 from gateway.core.validation import RequestValidator
 from gateway.http.run_request import JSON_BYTES, RunRequest, RunRequestReader, read_limited
 from gateway.http.sse import MEDIA_TYPE, EventStream, disconnected
@@ -66,8 +66,8 @@ class RunRoutes:
 
     def __init__(
         self,
-        runs: RunService,
-        pipelines: PipelineService,
+        runs: RunOperations,
+        pipelines: PipelineOperations,
         request_reader: RunRequestReader,
         validator: RequestValidator,
         callers: CallerFactory,
@@ -228,7 +228,7 @@ AgainId = Annotated[str, Path(description="Id of the rerun.", examples=[examples
 class RecordRoutes:
     """Serves the record of a run, and reruns its deterministic tasks for verification."""
 
-    def __init__(self, runs: RunService, verifier: Verifier) -> None:
+    def __init__(self, runs: RunOperations, verifier: Verifier) -> None:
         self._runs = runs
         self._verifier = verifier
 
@@ -283,7 +283,7 @@ ConversationId = Annotated[str, Path(description="Id of the conversation's first
 class ConversationRoutes:
     """Lists, shows and deletes conversations."""
 
-    def __init__(self, conversations: ConversationService) -> None:
+    def __init__(self, conversations: ConversationOperations) -> None:
         self._conversations = conversations
 
     def router(self) -> APIRouter:

@@ -17,7 +17,7 @@ import structlog
 
 from gateway.auth import identity
 from gateway.auth.identity import Identity
-from gateway.limits.rate_window import DAY, MINUTE, Counters, Window, window_start
+from gateway.limits.usage_counters import DAY, MINUTE, Counters, Window, window_start
 from services.common.database import Database, Query, Steps
 from services.common.errors import Overloaded, ServiceError
 

@@ -16,7 +16,7 @@ from mcp.types import (
 
 from gateway.core import artifact_links
 from gateway.core.files import FileQuery, FileService, StoredFile
-from gateway.core.runs import RunService
+from gateway.core.runs import RunOperations
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
@@ -81,7 +81,7 @@ def parse_run_uri(uri: str) -> RunText | None:
 class Resources:
     """Lists and reads resources for the current caller."""
 
-    def __init__(self, runs: RunService, store: ArtifactStore, files: FileService) -> None:
+    def __init__(self, runs: RunOperations, store: ArtifactStore, files: FileService) -> None:
         self._runs = runs
         self._store = store
         self._files = files

@@ -34,7 +34,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from gateway.http.artifacts import request_site
+from gateway.http.artifact_routes import request_site
 from gateway.http.run_request import JSON_BYTES
 from gateway.mcp import rendering
 from gateway.mcp.resources import Resources

@@ -12,7 +12,7 @@ from mcp.types import CallToolResult, Tool
 from gateway.auth.identity import CallerFactory
 from gateway.core.file_references import FileResolver
 from gateway.core.run_stream import RunEventFeed
-from gateway.core.runs import RunService
+from gateway.core.runs import RunOperations
 from gateway.core.validation import RequestValidator
 from gateway.json_decoder import decode
 from gateway.mcp import rendering, schemas
@@ -56,7 +56,7 @@ class Call:
 class ToolContext:
     """Dependencies of the tools."""
 
-    runs: RunService
+    runs: RunOperations
     validator: RequestValidator
     file_resolver: FileResolver
     single_tasks: SingleTasks

@@ -17,14 +17,14 @@ from starlette.responses import Response
 
 from gateway.core.files import FileService
 from gateway.core.uploads import Allowance, store_file
-from gateway.http.artifacts import request_site
+from gateway.http.artifact_routes import request_site
 from gateway.http.problem import http_status, problem
 from gateway.http.run_routes import json_response
 from gateway.json_encoder import dumps
 from gateway.json_text import loads, refuse
 from gateway.openai.batch_store import LEASE_SECONDS, Batch, BatchStore, Counts, batch_errors, caller_of
 from gateway.openai.chat import ChatRoutes, Completion
-from gateway.openai.models import with_controller_policy
+from gateway.openai.controllers import with_controller_policy
 from gateway.openai.request_body import Fields, body
 from gateway.openai.request_options import RequestOptions, read_metadata
 from gateway.openai.response_projection import projection

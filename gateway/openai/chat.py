@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
-from gateway.http.artifacts import request_site
+from gateway.http.artifact_routes import request_site
 from gateway.http.problem import problem
 from gateway.http.run_routes import json_response
 from gateway.http.sse import HEARTBEAT_SECONDS, single_line_json
-from gateway.openai import messages, models
+from gateway.openai import controllers, messages
 from gateway.openai.event_rendering import (
     COMPLETION,
     FIELD,
@@ -25,7 +25,7 @@ from gateway.openai.event_rendering import (
 from gateway.openai.request_body import Fields, body
 from gateway.openai.request_options import RequestOptions, answer_options, chat_format, check_parameters, warnings
 from gateway.openai.run_adapter import RunAdapter
-from gateway.openai.streams import CLIENT_CLOSED_REQUEST, OpenAIStream, Source, read_until_end
+from gateway.openai.streams import CLIENT_CLOSED_REQUEST, EventSource, OpenAIStream, read_until_end
 from gateway.openapi import openai_operations
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from protos.hugginggpt.v1.run_pb2 import ON_DISCONNECT_CANCEL, RunSpec
@@ -120,7 +120,7 @@ class CompletionStream(OpenAIStream):
 
     def __init__(
         self,
-        source: Source,
+        source: EventSource,
         completion: Completion,
         headers: Mapping[str, str],
         *,
@@ -163,7 +163,7 @@ class ChatRoutes:
         """
         sent = await body(request)
         streams, usage = sent.flag("stream"), sent.map("stream_options").flag("include_usage")
-        with use_caller(models.with_controller_policy(current(), sent.text("model"))):
+        with use_caller(controllers.with_controller_policy(current(), sent.text("model"))):
             spec, options = await self.prepare(sent)
             spec.on_disconnect = ON_DISCONNECT_CANCEL
             source = await self._adapter.start_owned(spec, options, idempotency_key)
@@ -181,7 +181,7 @@ class ChatRoutes:
         Raises:
             ServiceError: the request is invalid.
         """
-        model = models.require_controller(sent.text("model"))
+        model = controllers.require_controller(sent.text("model"))
         check_parameters(sent)
         form = await asyncio.to_thread(chat_format, sent)
         spec = await messages.of_messages([*sent.maps("messages")], self._adapter.parts)

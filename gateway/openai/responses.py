@@ -9,12 +9,12 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from gateway.core.artifact_links import artifact_url
-from gateway.http.artifacts import request_site
+from gateway.http.artifact_routes import request_site
 from gateway.http.problem import problem
 from gateway.http.run_routes import LastEventId, json_response
 from gateway.http.sse import HEARTBEAT_SECONDS, single_line_json
 from gateway.json_text import refuse
-from gateway.openai import messages, models
+from gateway.openai import controllers, messages
 from gateway.openai.event_rendering import MESSAGE, RESPONSE, object_id, run_id_of
 from gateway.openai.request_body import Fields, body
 from gateway.openai.request_options import (
@@ -29,8 +29,8 @@ from gateway.openai.response_projection import Event, Projection, projection
 from gateway.openai.run_adapter import RunAdapter
 from gateway.openai.streams import (
     CLIENT_CLOSED_REQUEST,
+    EventSource,
     OpenAIStream,
-    Source,
     WatchedRun,
     read_until_end,
     wait_until_stopped,
@@ -60,7 +60,7 @@ class ResponseStream(OpenAIStream):
 
     def __init__(
         self,
-        source: Source,
+        source: EventSource,
         projection: Projection,
         headers: Mapping[str, str],
         after: int = -1,
@@ -122,7 +122,7 @@ class ResponseRoutes:
         cancelled when the client disconnects. Progress is reported as a reasoning item.
         """
         sent = await body(request)
-        with use_caller(models.with_controller_policy(current(), sent.text("model"))):
+        with use_caller(controllers.with_controller_policy(current(), sent.text("model"))):
             spec, options = await self.prepare(sent)
             if not options.background:
                 spec.on_disconnect = ON_DISCONNECT_CANCEL
@@ -206,7 +206,7 @@ class ResponseRoutes:
 
 
 def _options(sent: Fields) -> RequestOptions:
-    model = models.require_controller(sent.text("model"))
+    model = controllers.require_controller(sent.text("model"))
     check_parameters(sent)
     background, store = bool(sent.flag("background")), sent.flag("store") is not False
     if background and not store:
@@ -232,7 +232,7 @@ def _run_id(response_id: str) -> str:
     return run_id_of(response_id)
 
 
-async def _first(source: Source, projected: Projection) -> dict[str, object]:
+async def _first(source: EventSource, projected: Projection) -> dict[str, object]:
     """The response after its first event."""
     event = await source.read()
     await source.close()

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from gateway.core.conversations import ConversationService
-from gateway.core.runs import RunService
+from gateway.core.conversations import ConversationOperations
+from gateway.core.runs import RunOperations
 from gateway.core.validation import RequestValidator
 from gateway.openai import prompt_shortcuts
 from gateway.openai.messages import MessageParts
 from gateway.openai.request_options import TEXT, RequestOptions
 from gateway.openai.response_projection import Projection, projection
-from gateway.openai.streams import OwnedRun, RecordedEvents, Source, WatchedRun
+from gateway.openai.streams import EventSource, OwnedRun, RecordedEvents, WatchedRun
 from protos.hugginggpt.v1.run_pb2 import RunSpec
 
 
@@ -22,12 +22,12 @@ class RunAdapter:
         parts: reads message parts.
     """
 
-    def __init__(self, runs: RunService, validator: RequestValidator, parts: MessageParts) -> None:
+    def __init__(self, runs: RunOperations, validator: RequestValidator, parts: MessageParts) -> None:
         self.runs = runs
         self.parts = parts
         self._validator = validator
 
-    async def start_owned(self, spec: RunSpec, options: RequestOptions, key: str) -> Source:
+    async def start_owned(self, spec: RunSpec, options: RequestOptions, key: str) -> EventSource:
         """Starts a run owned by the connection; answers a front end's own prompt without a run.
 
         Raises:
@@ -40,7 +40,7 @@ class RunAdapter:
         options.store_in(spec)
         return OwnedRun(self.runs, await self.runs.start(spec), keep=options.store)
 
-    async def start_background(self, spec: RunSpec, options: RequestOptions, key: str) -> Source:
+    async def start_background(self, spec: RunSpec, options: RequestOptions, key: str) -> EventSource:
         """Starts a run that continues without the connection.
 
         Raises:
@@ -56,7 +56,7 @@ class RunAdapter:
         Raises:
             NotFound: CONVERSATION, the caller has no conversation with this id.
         """
-        return (await ConversationService(self.runs).last_run(conversation_id)).run_id
+        return (await ConversationOperations(self.runs).last_run(conversation_id)).run_id
 
     async def projection_of(self, run_id: str, site: str) -> Projection:
         """Projects the present state of a run.

@@ -9,7 +9,7 @@ import structlog
 from starlette.types import Receive
 
 from gateway.core.run_stream import RunEventFeed
-from gateway.core.runs import RunService
+from gateway.core.runs import RunOperations
 from gateway.http.sse import HEARTBEAT_SECONDS, Stream, disconnected
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ServiceError
@@ -24,8 +24,8 @@ CLIENT_CLOSED_REQUEST = 499
 """Status in the log after the client has disconnected, as in nginx."""
 
 
-class Source(Protocol):
-    """Source of a run's events."""
+class EventSource(Protocol):
+    """EventSource of a run's events."""
 
     @property
     def run_id(self) -> str: ...
@@ -74,7 +74,7 @@ class OwnedRun(WatchedRun):
         keep: whether the run is stored.
     """
 
-    def __init__(self, runs: RunService, feed: RunEventFeed, *, keep: bool) -> None:
+    def __init__(self, runs: RunOperations, feed: RunEventFeed, *, keep: bool) -> None:
         super().__init__(feed)
         self._runs = runs
         self._keep = keep
@@ -108,7 +108,7 @@ class RecordedEvents:
         """Does nothing."""
 
 
-async def read_until_end(source: Source, take: Callable[[RunEvent], object], receive: Receive) -> bool:
+async def read_until_end(source: EventSource, take: Callable[[RunEvent], object], receive: Receive) -> bool:
     """Reads a run until its end or until the client disconnects; returns whether it reached the end.
 
     Raises:
@@ -126,7 +126,7 @@ async def read_until_end(source: Source, take: Callable[[RunEvent], object], rec
         await source.close()
 
 
-async def wait_until_stopped(runs: RunService, run_id: str) -> None:
+async def wait_until_stopped(runs: RunOperations, run_id: str) -> None:
     """Waits for the end of a cancelled run, for at most STOP_SECONDS."""
     feed = await runs.watch(run_id, 0)
     try:
@@ -138,7 +138,7 @@ async def wait_until_stopped(runs: RunService, run_id: str) -> None:
         feed.stop()
 
 
-async def _read(source: Source, take: Callable[[RunEvent], object]) -> None:
+async def _read(source: EventSource, take: Callable[[RunEvent], object]) -> None:
     while (event := await source.read()) is not None:
         take(event)
 
@@ -150,7 +150,7 @@ class OpenAIStream(Stream):
     heartbeat = b": heartbeat\n"
 
     def __init__(
-        self, source: Source, headers: Mapping[str, str], *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+        self, source: EventSource, headers: Mapping[str, str], *, heartbeat_seconds: float = HEARTBEAT_SECONDS
     ) -> None:
         super().__init__(headers, heartbeat_seconds=heartbeat_seconds)
         self._source = source

@@ -13,13 +13,13 @@ from starlette.responses import Response
 from gateway.core.artifact_links import artifact_url
 from gateway.core.catalog import CONTROLLERS, Catalog
 from gateway.core.uploads import Allowance, store_file
-from gateway.http.artifacts import request_site
+from gateway.http.artifact_routes import request_site
 from gateway.http.multipart import is_form, parts
 from gateway.http.run_request import read_limited
 from gateway.http.run_routes import json_response
 from gateway.json_encoder import dumps
 from gateway.json_text import checked_text, refuse
-from gateway.openai.models import with_controller_policy
+from gateway.openai.controllers import with_controller_policy
 from gateway.openai.request_body import Fields, body
 from gateway.openai.request_options import WARNING_HEADER, RequestOptions, unsupported
 from gateway.openai.run_adapter import RunAdapter

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from gateway.core.runs import RunService
+from gateway.core.runs import RunOperations
 from protos.hugginggpt.run_state import ENDED_RUN_STATES, RunFold
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.caller_pb2 import Caller
@@ -108,7 +108,7 @@ def _apply_to_task(task: TaskAccount, event: RunEvent) -> None:
                 attempt_made.usage = task.result.usage if task.result.HasField("usage") else None
 
 
-async def read(runs: RunService, run_id: str) -> Account:
+async def read(runs: RunOperations, run_id: str) -> Account:
     """Reads the events of one of the caller's runs.
 
     Raises:

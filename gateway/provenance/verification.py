@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterator
 
 from gateway.core.catalog import Catalog
-from gateway.core.runs import RunService
-from gateway.provenance import media_difference, rerun, run_account, tolerance
+from gateway.core.runs import RunOperations
+from gateway.provenance import media_difference, rerun, run_account, value_difference
 from gateway.provenance.record import VERSION, code, model, value_digest
 from gateway.provenance.rerun import RerunTerms, Revisions, SkipReason
 from gateway.provenance.run_account import Account, TaskAccount
@@ -45,7 +45,7 @@ class Verifier:
         store: artifact store.
     """
 
-    def __init__(self, runs: RunService, catalog: Catalog, store: ArtifactStore) -> None:
+    def __init__(self, runs: RunOperations, catalog: Catalog, store: ArtifactStore) -> None:
         self._runs = runs
         self._catalog = catalog
         self._store = store
@@ -165,9 +165,9 @@ class RunComparator:
         if exact:
             return [f"{port}: different bytes"]
         if before.WhichOneof("kind") == after.WhichOneof("kind") == "text":
-            return list(tolerance.of_text(before.text, after.text, port))
+            return list(value_difference.of_text(before.text, after.text, port))
         if before.WhichOneof("kind") == after.WhichOneof("kind") == "json":
-            return list(tolerance.of_json(before.json, after.json, port))
+            return list(value_difference.of_json(before.json, after.json, port))
         return await self._files(before, after, port)
 
     async def _files(self, before: Value, after: Value, port: str) -> list[str]:
@@ -218,9 +218,9 @@ def _differences(before: bytes, after: bytes, media_type: str, port: str) -> lis
     kind = media_type.partition(";")[0]
     try:
         if kind == "application/json":
-            return list(tolerance.of_json(before.decode(), after.decode(), port))
+            return list(value_difference.of_json(before.decode(), after.decode(), port))
         if kind.startswith("text/"):
-            return list(tolerance.of_text(before.decode(), after.decode(), port))
+            return list(value_difference.of_text(before.decode(), after.decode(), port))
     except (ValueError, RecursionError):
         raise media_difference.NotMeasurable(f"the content is not valid {kind}") from None
     return list(media_difference.difference(before, after, kind, port))

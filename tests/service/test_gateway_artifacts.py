@@ -6,7 +6,7 @@ import pytest
 from obstore.store import MemoryStore
 from starlette.requests import Request
 
-from gateway.http.artifacts import ArtifactRoutes
+from gateway.http.artifact_routes import ArtifactRoutes
 from gateway.http.multipart import MAX_PARTS
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Artifact

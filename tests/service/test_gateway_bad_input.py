@@ -12,7 +12,7 @@ import httpx
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from gateway.core.runs import RunService
+from gateway.core.runs import RunOperations
 from gateway.http.problem import http_status
 from protos.hugginggpt.v1 import gateway_pb2
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
@@ -306,10 +306,10 @@ async def test_wrong_method_names_all_allowed_ones(gateway: GatewayUnderTest, pa
 
 
 async def test_unexpected_error_reveals_nothing(gateway: GatewayUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(self: RunService, run_id: str) -> None:
+    async def broken(self: RunOperations, run_id: str) -> None:
         raise ZeroDivisionError(f"secret {run_id}")
 
-    monkeypatch.setattr(RunService, "get", broken)
+    monkeypatch.setattr(RunOperations, "get", broken)
     response = await gateway.http.get("/v1/runs/run_9")
     assert check(response, 500, "INTERNAL", "/v1/runs/run_9")["detail"] == "internal error"
     assert "secret" not in response.text

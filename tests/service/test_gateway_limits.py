@@ -11,7 +11,7 @@ import httpx
 import pytest
 from grpc import StatusCode
 
-from gateway.limits.rate_window import DAY, MINUTE
+from gateway.limits.usage_counters import DAY, MINUTE
 from protos.hugginggpt.v1.event_pb2 import RunEnded, RunEvent
 from protos.hugginggpt.v1.gateway_pb2 import CreateRunRequest, ListTasksRequest, UploadArtifactRequest
 from protos.hugginggpt.v1.run_pb2 import RUN_STATE_COMPLETED, RunSpec

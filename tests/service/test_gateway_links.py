@@ -9,7 +9,7 @@ import pytest
 from gateway.auth.identity import Identity, identified_as
 from gateway.auth.signed_links import LinkSigner, signing_secret
 from gateway.database import gateway_store
-from gateway.limits.rate_window import DAY
+from gateway.limits.usage_counters import DAY
 from protos.hugginggpt.v1.artifact_pb2 import Value
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskEnded, TaskPlanned
 from protos.hugginggpt.v1.run_pb2 import TASK_STATE_SUCCEEDED as SUCCEEDED

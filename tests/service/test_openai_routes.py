@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from gateway.openai.chat import Completion, CompletionStream
-from gateway.openai.streams import RecordedEvents, Source
+from gateway.openai.streams import EventSource, RecordedEvents
 from protos.hugginggpt.v1.event_pb2 import RunEvent
 from services.common.errors import ModelFailed, Overloaded
 from tests.fakes import ScriptedOrchestrator
@@ -154,7 +154,7 @@ class Silent:
         """Does nothing: no connection is open."""
 
 
-async def sent(source: Source, beats: int = 0) -> bytes:
+async def sent(source: EventSource, beats: int = 0) -> bytes:
     """Content of a stream; a silent run fails after a number of heartbeats."""
     content, comments = b"", 0
     stream = CompletionStream(source, Completion(""), {}, heartbeat_seconds=0.01)

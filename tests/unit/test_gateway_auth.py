@@ -12,7 +12,7 @@ from gateway.auth.authenticator import MAX_FAILURES, WINDOW_SECONDS, AuthBackoff
 from gateway.auth.identity import NO_LIMITS, Identity, Limits, identified_as
 from gateway.database import gateway_store
 from gateway.limits.quotas import UNASSIGNED_SECONDS, RunSlots
-from gateway.limits.rate_window import DAY, MINUTE, MemoryCounters, StoredCounters
+from gateway.limits.usage_counters import DAY, MINUTE, MemoryCounters, StoredCounters
 from services.common.database import Database, Operation, Query, Rows, Steps
 from services.common.errors import (
     FailedPrecondition,

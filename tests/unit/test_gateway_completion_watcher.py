@@ -17,7 +17,7 @@ from gateway.core.completion_watcher import (
 )
 from gateway.database import gateway_store
 from gateway.limits.quotas import RunSlots
-from gateway.limits.rate_window import DAY, StoredCounters
+from gateway.limits.usage_counters import DAY, StoredCounters
 from protos.hugginggpt.internal.v1 import orchestrator_pb2 as pb
 from protos.hugginggpt.internal.v1 import orchestrator_pb2_grpc as rpc
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH, PRIORITY_INTERACTIVE, Caller

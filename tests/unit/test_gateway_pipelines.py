@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from gateway.core.batch_items import PAGE_BYTES, PAGE_INPUTS, PAGE_ITEMS, SubmittedItem, paginate
-from gateway.http.batch_body import numbered_lines
+from gateway.http.batch_request import numbered_lines
 from gateway.http.batch_results import MAX_ERROR_GROUPS, buffered, result, summary, table
 from protos.hugginggpt.v1.artifact_pb2 import Artifact, NamedValue, Value
 from protos.hugginggpt.v1.batch_pb2 import Batch, BatchCounts, BatchItem, NewItem
@@ -163,7 +163,7 @@ async def test_line_numbers_do_not_depend_on_chunks() -> None:
 
 
 async def test_unterminated_long_line_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.http.batch_body.JSON_BYTES", 100)
+    monkeypatch.setattr("gateway.http.batch_request.JSON_BYTES", 100)
     with pytest.raises(InvalidRequest) as raised:
         _ = [line async for line in numbered_lines(chunks(b"{}\n", *[b"x" * 60] * 2))]
     assert raised.value.reason == "TOO_LARGE"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from gateway.provenance import media_difference, tolerance
+from gateway.provenance import media_difference, value_difference
 
 LABELS = [{"label": "joy", "score": 0.9}, {"label": "fear", "score": 0.1}]
 BOX = [{"label": "cat", "score": 0.9, "box": {"xmin": 1000.0, "ymin": 2.0, "xmax": 3000.0, "ymax": 4.0}}]
@@ -43,7 +43,7 @@ def moved(**edges: float) -> Any:
     ],
 )
 def test_json_tolerance(before: Any, after: Any, same: bool) -> None:
-    assert (not list(tolerance.of_json(json.dumps(before), json.dumps(after), "out"))) is same
+    assert (not list(value_difference.of_json(json.dumps(before), json.dumps(after), "out"))) is same
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_json_tolerance(before: Any, after: Any, same: bool) -> None:
     ],
 )
 def test_text_tolerance(before: str, after: str, same: bool) -> None:
-    assert (not list(tolerance.of_text(before, after, "out"))) is same
+    assert (not list(value_difference.of_text(before, after, "out"))) is same
 
 
 def test_findings_name_the_path_without_content() -> None:
     before, after = {"labels": LABELS, "Jane Doe": 1}, {"labels": [LABELS[0], {"label": "zebra", "score": 0.5}]}
-    message = list(tolerance.of_json(json.dumps(before), json.dumps(after), "out"))
+    message = list(value_difference.of_json(json.dumps(before), json.dumps(after), "out"))
     assert message == [
         "out.…: missing",
         "out.labels[0].label: different value",
