@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import kubernetes_validate.utils
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
@@ -14,6 +15,9 @@ from tests.manifests.deployment import Document, Manifests, display_name
 
 VERSIONS = ("1.32", "1.34", "1.36", "1.37")
 """Kubernetes versions: the oldest supported, the newest with a published schema, and two between."""
+
+kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
+"""Otherwise the definitions of all kinds are parsed for each document, which takes most of the time."""
 
 _SCHEMAS = Path(__file__).parent / "extensions"
 """Hand-written schemas: only the fields of a resource's spec that the manifests use."""
