@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from google.protobuf import json_format
 
+from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from tests.manifests.environment import PROGRAMS_WITH_MODELS
 from tests.manifests.rendering import K8S, render_overlay
 
@@ -23,6 +25,15 @@ def test_description_is_current(expert: str) -> None:
     printed = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     file = K8S / "components" / expert / "keda" / f"{expert}.json"
     assert json.loads(file.read_text(encoding="utf-8")) == json.loads(printed), "run make descriptions"
+
+
+@pytest.mark.parametrize("expert", EXPERTS)
+def test_selector_reads_description_as_that_of_a_dormant_expert(expert: str) -> None:
+    file = K8S / "components" / expert / "keda" / f"{expert}.json"
+    reply = json_format.Parse(file.read_text(encoding="utf-8"), DescribeResponse())
+    assert reply.expert == expert
+    assert reply.scales_to_zero
+    assert reply.models
 
 
 @pytest.mark.needs("kubectl")
