@@ -17,11 +17,11 @@ SMALL_SERVICES = (
     "services.selector.__main__",
     "services.orchestrator.__main__",
     "services.responder.__main__",
-    "services.local.services",
+    "services.local.shared_process",
     "gateway.__main__",
     "gateway.cli",
 )
-WITHOUT_NUMPY = set(SMALL_SERVICES) - {"services.planner.__main__", "services.local.services"}
+WITHOUT_NUMPY = set(SMALL_SERVICES) - {"services.planner.__main__", "services.local.shared_process"}
 """Only the planner reads learned weights."""
 
 pytestmark = pytest.mark.needs("git")

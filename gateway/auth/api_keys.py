@@ -18,7 +18,7 @@ from typing import Any
 from gateway.auth.audit import Actor, audit_query
 from gateway.auth.identity import Limits
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_UNSPECIFIED, DataPolicy
-from services.common.artifacts.keys import is_valid_tenant
+from services.common.call_context import is_valid_tenant
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, Unavailable
 

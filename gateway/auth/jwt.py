@@ -30,7 +30,7 @@ from jwt.exceptions import (
 )
 
 from gateway.auth.identity import Identity, Limits
-from services.common.artifacts.keys import is_valid_tenant
+from services.common.call_context import is_valid_tenant
 from services.common.errors import InvalidRequest, PermissionDenied, Unauthenticated
 
 log = structlog.get_logger(__name__)

@@ -9,7 +9,7 @@ import httpx
 
 from gateway.auth.audit import Actor, audit_query
 from gateway.webhooks.sender import new_secret
-from services.common.artifacts.keys import is_valid_tenant
+from services.common.call_context import is_valid_tenant
 from services.common.database import Database, Query, Rows, Steps
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, PermissionDenied
 from services.common.http_fetch.fetch import parse_url

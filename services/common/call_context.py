@@ -1,5 +1,6 @@
 """The caller on whose behalf a request is served: a context variable in the process, metadata between processes."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +17,9 @@ METADATA_KEY = "hugginggpt-caller-bin"
 DEFAULT_CALLER = Caller(tenant="default", policy=DATA_POLICY_LOCAL)
 """The caller of a request without that metadata; its data stays in the deployment."""
 
+TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+"""Matches the names of tenants."""
+
 _current: ContextVar[Caller] = ContextVar("caller", default=DEFAULT_CALLER)
 
 
@@ -27,6 +31,17 @@ def current() -> Caller:
 def allows_external_endpoints() -> bool:
     """Whether the current caller's data policy lets data leave the deployment."""
     return current().policy == DATA_POLICY_OPEN
+
+
+def is_valid_tenant(name: str) -> bool:
+    """Whether a tenant's name is up to 63 lower-case letters, digits and hyphens, and does not start with a hyphen."""
+    return TENANT.fullmatch(name) is not None
+
+
+def check_tenant(tenant: str) -> None:
+    """Raises InvalidRequest for a malformed name."""
+    if not is_valid_tenant(tenant):
+        raise InvalidRequest("a tenant is named by lower-case letters, digits and hyphens", remedy="check the tenant")
 
 
 @contextmanager

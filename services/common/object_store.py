@@ -1,14 +1,15 @@
-"""Object stores: opening one by URL, and translating its errors for callers without exposing locations and keys."""
+"""Object stores: opening one by URL, errors without locations and keys, and a key-value store for small state."""
 
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
+import obstore
 from obstore.exceptions import BaseError, GenericError, NotFoundError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import LocalStore, ObjectStore, from_url
 
@@ -92,6 +93,51 @@ def to_unavailable(error: Exception) -> Unavailable:
         f"the artifact store does not answer: {_cause(error)}",
         remedy="check ARTIFACTS_URL, its permissions and the free space",
     )
+
+
+class KeyValueStore:
+    """Small state of a service that must survive a restart: the entries of one namespace.
+
+    Every method raises Unavailable if the object store does not answer.
+
+    Object keys start with an underscore, which no tenant's name does.
+
+    Args:
+        store: the object store.
+        namespace: separates the entries of different services.
+    """
+
+    def __init__(self, store: ObjectStore, namespace: str) -> None:
+        self._store = store
+        self._prefix = f"_{namespace}/"
+
+    async def put(self, key: str, content: bytes) -> None:
+        """Writes an entry, replacing one with the same key."""
+        with translate_errors():
+            await obstore.put_async(self._store, self._path(key), content)
+
+    async def all(self) -> dict[str, bytes]:
+        """All entries by key."""
+        keys = await self.keys()
+        with translate_errors():
+            return {key: await self._read(self._path(key)) for key in sorted(keys)}
+
+    async def keys(self) -> frozenset[str]:
+        """The keys of all entries."""
+        with translate_errors():
+            listed = await obstore.list(self._store, prefix=self._prefix).collect_async()
+        return frozenset(unquote(entry["path"].removeprefix(self._prefix)) for entry in listed)
+
+    async def delete(self, key: str) -> None:
+        """Removes an entry, if it exists."""
+        with translate_errors(), suppress(FileNotFoundError):
+            await obstore.delete_async(self._store, self._path(key))
+
+    async def _read(self, path: str) -> bytes:
+        return bytes(await (await obstore.get_async(self._store, path)).bytes_async())
+
+    def _path(self, key: str) -> str:
+        return self._prefix + quote(key, safe="")
 
 
 def _open_folder(folder: Path) -> LocalStore:

@@ -1,14 +1,17 @@
-"""Background loops that are restarted after errors, for as long as the process runs."""
+"""Supervision within a process: background loops that are restarted after errors, and waiting for dependencies."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import structlog
 
-from services.common.errors import ServiceError
+from services.common.errors import ServiceError, Unavailable
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 RESTART_SECONDS = 0.5
 """Default pause before a failed loop is restarted."""
@@ -18,6 +21,11 @@ LONGEST_PAUSE_SECONDS = 30.0
 
 STABLE_SECONDS = 60.0
 """A loop that has run this long before it fails is restarted after the first pause again."""
+
+STARTUP_SECONDS = 30.0
+"""Longest wait for a dependency at startup. After it the process exits, and its supervisor restarts it."""
+
+_FIRST_STARTUP_PAUSE, _LONGEST_STARTUP_PAUSE = 0.25, 5.0
 
 
 async def supervise(loop: Callable[[], Awaitable[None]], *, name: str, pause: float = RESTART_SECONDS) -> None:
@@ -44,3 +52,26 @@ async def supervise(loop: Callable[[], Awaitable[None]], *, name: str, pause: fl
             failures += 1
             log.exception("background loop failed", loop=name, retry_seconds=seconds)
         await asyncio.sleep(seconds)
+
+
+async def until_available(dependency: str, call: Callable[[], Awaitable[T]]) -> T:
+    """Repeats a call with exponential backoff for as long as it raises Unavailable.
+
+    Args:
+        dependency: its name in the log.
+        call: connects to the dependency, or checks it.
+
+    Raises:
+        Unavailable: the last error, after STARTUP_SECONDS.
+    """
+    until, pause = time.monotonic() + STARTUP_SECONDS, _FIRST_STARTUP_PAUSE
+    while True:
+        try:
+            return await call()
+        except Unavailable as error:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+            log.warning("waiting for dependency", dependency=dependency, error=error.message, remedy=error.remedy)
+        await asyncio.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_STARTUP_PAUSE)

@@ -113,7 +113,7 @@ def local_stack(options: argparse.Namespace, ports: Ports) -> LocalStack:
     expert_addresses = _create_folder(home() / "experts")
     services = Child(
         "services",
-        "services.local.services",
+        "services.local.shared_process",
         (planner, selector, responder),
         {
             "PLANNER_LISTEN": planner,

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse
 from protos.hugginggpt.v1.model_pb2 import MODEL_STATE_LOADABLE, MODEL_STATE_READY
 from services.common.errors import CorruptData, FailedPrecondition, NotFound, ServiceError
-from services.common.kv_store import KeyValueStore
+from services.common.object_store import KeyValueStore
 from services.common.supervision import supervise
 from services.selector.catalog import ExpertCatalog, check_name
 

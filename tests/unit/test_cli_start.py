@@ -22,7 +22,7 @@ def test_commands_do_not_import_services() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())
     assert "gateway.cli.ask" in imported
-    assert not {"services.local.supervisor", "services.local.services", "gateway.__main__", "fastapi"} & imported
+    assert not {"services.local.supervisor", "services.local.shared_process", "gateway.__main__", "fastapi"} & imported
 
 
 def test_python_client_does_not_import_services() -> None:

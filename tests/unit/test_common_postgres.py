@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from services.common.database import Operation, Query, Rows, Steps, open_database
-from services.common.database.connection import Connection, ConnectionWorker, PostgresAddress
-from services.common.database.notifications import ChangeNotifier
+from services.common.database.postgres_connection import Connection, ConnectionWorker, PostgresAddress
+from services.common.database.postgres_notifications import PostgresNotifier
 from services.common.errors import FailedPrecondition, InvalidRequest, Unavailable
 from tests.support.postgres import PASSWORD, emptied_database, running_pgbouncer
 
@@ -104,7 +104,7 @@ async def error_text(address: str, kind: type[Exception]) -> str:
 
 
 async def test_absent_server_is_awaited_then_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.common.wait.TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr("services.common.supervision.STARTUP_SECONDS", 0.3)
     started = time.monotonic()
     async with asyncio.timeout(30):
         message = await error_text("postgresql://me:secret@127.0.0.1:9/notes", Unavailable)
@@ -189,7 +189,7 @@ async def test_lost_server_is_reported_quickly_and_reconnected(postgres_database
 
 
 async def test_write_to_a_silent_server_times_out(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.common.database.connection.COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr("services.common.database.postgres_connection.COMMAND_SECONDS", 0.3)
     async with (
         asyncio.timeout(20),
         proxied(postgres_database) as cable,
@@ -205,7 +205,7 @@ async def test_write_to_a_silent_server_times_out(postgres_database: str, monkey
 
 
 async def test_locks_of_a_frozen_process_are_released(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.common.database.connection.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("services.common.database.postgres_connection.IDLE_SECONDS", 0.3)
 
     def freezing() -> Steps[None]:
         yield Query("INSERT INTO notes (id) VALUES ('a')")
@@ -330,7 +330,7 @@ async def test_unexpected_error_fails_only_its_job(postgres_database: str) -> No
 
 
 async def test_changes_are_delivered_after_an_unexpected_error(postgres_database: str) -> None:
-    notifier = ChangeNotifier(FailingAddress(postgres_database, "notes"))
+    notifier = PostgresNotifier(FailingAddress(postgres_database, "notes"))
     topics: frozenset[str] | None = None
     async with asyncio.timeout(30), aclosing(notifier.changes()) as changes:
         while topics is None or "a" not in topics:

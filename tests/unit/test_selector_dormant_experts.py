@@ -5,7 +5,7 @@ from obstore.store import MemoryStore
 from protos.hugginggpt.tasks import standard_tasks
 from protos.hugginggpt.v1.expert_pb2 import DescribeResponse, ExpertLoad
 from services.common.errors import Unavailable
-from services.common.kv_store import KeyValueStore
+from services.common.object_store import KeyValueStore
 from services.selector.catalog import ExpertCatalog
 from services.selector.dormant_experts import STORE_KIND, DescriptionStore
 from tests.fakes import card

@@ -8,6 +8,7 @@ objects have a Content-Type and Content-Disposition that are safe for browsers.
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -19,7 +20,6 @@ from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from protos.hugginggpt.v1.artifact_pb2 import Artifact
 from services.common.artifacts.downloads import download_headers
-from services.common.artifacts.keys import ARTIFACT_KEY, artifact_key, check_tenant
 from services.common.artifacts.upload import (
     BATCH_BYTES,
     STAGING,
@@ -31,10 +31,10 @@ from services.common.artifacts.upload import (
     limit_size,
     write_hashed,
 )
-from services.common.errors import CorruptData, NotFound
-from services.common.kv_store import KeyValueStore
-from services.common.object_store import open_store, translate_errors
-from services.common.wait import until_available
+from services.common.call_context import TENANT, check_tenant
+from services.common.errors import CorruptData, InvalidRequest, NotFound
+from services.common.object_store import KeyValueStore, open_store, translate_errors
+from services.common.supervision import until_available
 
 INLINE_BYTES = 256 * 1024
 """Longest value that messages contain inline; a longer one is stored as an artifact."""
@@ -47,6 +47,25 @@ READ_BYTES = 4 * 1024 * 1024
 
 PAGE = 500
 """Objects per page of a listing."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+_ARTIFACT_KEY = re.compile(rf"({TENANT.pattern})/({_DIGEST.pattern})(?:\.json)?")
+"""Matches the keys of artifacts and of their metadata; the groups are tenant and digest."""
+
+
+def _artifact_key(tenant: str, sha256: str) -> str:
+    """The key of an artifact.
+
+    Raises:
+        InvalidRequest: the digest or the tenant's name is malformed.
+    """
+    if not _DIGEST.fullmatch(sha256):
+        raise InvalidRequest(
+            "an artifact is named by 64 lower-case hexadecimal digits", remedy="use the sha256 of an artifact"
+        )
+    check_tenant(tenant)
+    return f"{tenant}/{sha256}"
 
 
 class ArtifactStore:
@@ -87,7 +106,7 @@ class ArtifactStore:
         artifact = Artifact(sha256=await _digest(content), media_type=media_type, size_bytes=len(content), name=name)
         with translate_errors():
             attributes = self._attributes(artifact)
-            await obstore.put_async(self._store, artifact_key(tenant, artifact.sha256), content, attributes=attributes)
+            await obstore.put_async(self._store, _artifact_key(tenant, artifact.sha256), content, attributes=attributes)
         await self._put_metadata(tenant, artifact)
         return artifact
 
@@ -115,7 +134,7 @@ class ArtifactStore:
         sink = self._sink(artifact)
         try:
             artifact.sha256, artifact.size_bytes = await write_hashed(first, rest, sink)
-            await sink.commit(artifact_key(tenant, artifact.sha256))
+            await sink.commit(_artifact_key(tenant, artifact.sha256))
         except BaseException:
             await sink.abort()
             raise
@@ -128,14 +147,14 @@ class ArtifactStore:
         Raises:
             NotFound: ARTIFACT, the tenant has none of that digest.
         """
-        metadata = json.loads(await self._read(artifact_key(tenant, sha256) + ".json", sha256))
+        metadata = json.loads(await self._read(_artifact_key(tenant, sha256) + ".json", sha256))
         return Artifact(
             sha256=sha256, media_type=metadata["media_type"], size_bytes=metadata["size_bytes"], name=metadata["name"]
         )
 
     async def contains(self, tenant: str, sha256: str) -> bool:
         """Whether the tenant has an artifact, both its bytes and its metadata."""
-        key = artifact_key(tenant, sha256)
+        key = _artifact_key(tenant, sha256)
         return all([await self._written_at(each) for each in (key, key + ".json")])
 
     async def get(self, tenant: str, sha256: str) -> bytes:
@@ -145,7 +164,7 @@ class ArtifactStore:
             NotFound: ARTIFACT, the tenant has none of that digest.
             CorruptData: the stored bytes have another digest.
         """
-        content = await self._read(artifact_key(tenant, sha256), sha256)
+        content = await self._read(_artifact_key(tenant, sha256), sha256)
         if await _digest(content) != sha256:
             raise _corrupt(sha256)
         return content
@@ -154,7 +173,7 @@ class ArtifactStore:
         self, tenant: str, sha256: str, *, start: int = 0, length: int | None = None
     ) -> AsyncIterator[bytes]:
         """The bytes in chunks, or those of a range; raises CorruptData after all of them if their digest is another."""
-        key, digest = artifact_key(tenant, sha256), hashlib.sha256()
+        key, digest = _artifact_key(tenant, sha256), hashlib.sha256()
         size = (await self.head(tenant, sha256)).size_bytes
         end = size if length is None else min(size, start + length)
         async for chunk in self._read_ahead(key, sha256, start, end):
@@ -165,23 +184,23 @@ class ArtifactStore:
 
     def path(self, tenant: str, sha256: str) -> Path | None:
         """The file of an artifact in a local folder, which may not exist; None in an object store."""
-        return self._folder / artifact_key(tenant, sha256) if self._folder else None
+        return self._folder / _artifact_key(tenant, sha256) if self._folder else None
 
     async def presigned_url(self, tenant: str, sha256: str, expires_in: timedelta) -> str | None:
         """A URL to download the bytes from the store without credentials; None if the store does not support that."""
         if not isinstance(self._store, S3Store | GCSStore | AzureStore):
             return None
         with translate_errors():
-            return await obstore.sign_async(self._store, "GET", artifact_key(tenant, sha256), expires_in)
+            return await obstore.sign_async(self._store, "GET", _artifact_key(tenant, sha256), expires_in)
 
     async def written_before(self, moment: float) -> AsyncIterator[list[tuple[str, str]]]:
         """Pages of (tenant, sha256) of artifacts last written before a moment, in seconds since the epoch."""
         async for keys in self._keys_before("", moment):
-            yield sorted({(found[1], found[2]) for key in keys if (found := ARTIFACT_KEY.fullmatch(key))})
+            yield sorted({(found[1], found[2]) for key in keys if (found := _ARTIFACT_KEY.fullmatch(key))})
 
     async def discard(self, tenant: str, sha256: str, *, last_written_before: float) -> bool:
         """Deletes an artifact unless it has been written again; returns whether it did."""
-        keys = (artifact_key(tenant, sha256) + ".json", artifact_key(tenant, sha256))
+        keys = (_artifact_key(tenant, sha256) + ".json", _artifact_key(tenant, sha256))
         if max([await self._written_at(key) for key in keys]) >= last_written_before:
             return False
         for key in keys:
@@ -212,7 +231,7 @@ class ArtifactStore:
         metadata = {"media_type": artifact.media_type, "size_bytes": artifact.size_bytes, "name": artifact.name}
         with translate_errors():
             content = json.dumps(metadata).encode()
-            await obstore.put_async(self._store, artifact_key(tenant, artifact.sha256) + ".json", content)
+            await obstore.put_async(self._store, _artifact_key(tenant, artifact.sha256) + ".json", content)
 
     async def _read_ahead(self, key: str, sha256: str, start: int, end: int) -> AsyncIterator[bytes]:
         """Reads one chunk ahead; each is a request of its own, so that a slow reader keeps none open."""

@@ -8,12 +8,18 @@ from typing import Any, TypeVar
 import asyncpg
 import structlog
 
-from services.common.database.connection import ERRORS, Connection, ConnectionWorker, PostgresAddress, translate_error
 from services.common.database.migrations import CREATE_VERSIONS, SELECT_VERSION, SET_VERSION, pending_statements
-from services.common.database.notifications import ChangeNotifier
+from services.common.database.postgres_connection import (
+    ERRORS,
+    Connection,
+    ConnectionWorker,
+    PostgresAddress,
+    translate_error,
+)
+from services.common.database.postgres_notifications import PostgresNotifier
 from services.common.database.queries import Dialect, InsertInto, Operation, Query, Rows, Steps
 from services.common.errors import Unavailable
-from services.common.wait import until_available
+from services.common.supervision import until_available
 
 T = TypeVar("T")
 
@@ -54,7 +60,7 @@ class PostgreSQL:
         writers = max(1, (connections - 1) * 2 // 3)
         self._writers = [ConnectionWorker(address) for _ in range(writers)]
         self._readers = [ConnectionWorker(address) for _ in range(connections - 1 - writers)]
-        self._notifier = ChangeNotifier(address)
+        self._notifier = PostgresNotifier(address)
 
     def write(self, operation: Operation[T], topic: str = "") -> "asyncio.Future[T]":
         if topic:

@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator
 
-from services.common.database.connection import ERRORS, Connection, PostgresAddress, translate_error
+from services.common.database.postgres_connection import ERRORS, Connection, PostgresAddress, translate_error
 from services.common.supervision import supervise
 
 POLL_SECONDS = 1.0
@@ -21,7 +21,7 @@ _MOST_TOPICS = 200
 """Topics in one NOTIFY, whose payload is limited to 8,000 bytes; more become an empty payload, for any topic."""
 
 
-class ChangeNotifier:
+class PostgresNotifier:
     """Sends and receives notifications on one connection, which is reopened when it is lost."""
 
     def __init__(self, address: PostgresAddress) -> None:
