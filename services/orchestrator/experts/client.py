@@ -10,14 +10,8 @@ from protos.hugginggpt import semantic_conventions as names
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common.errors import DeadlineExceeded, Overloaded, RecoveryAction, ServiceError
 from services.orchestrator import metrics
-from services.orchestrator.experts.attempts import (
-    MORE_TIME,
-    CandidateAttempts,
-    CandidateQueue,
-    CandidateUnavailable,
-    TaskAttempts,
-    TaskRequest,
-)
+from services.orchestrator.experts.attempts import MORE_TIME, TaskAttempts, TaskRequest
+from services.orchestrator.experts.candidates import CandidateAttempts, CandidateQueue, CandidateUnavailable
 from services.orchestrator.experts.catalogue_watcher import CatalogueWatcher
 from services.orchestrator.experts.concurrency_limiter import ConcurrencyLimiter
 from services.orchestrator.experts.health import ExpertHealth

@@ -9,7 +9,7 @@ from grpc import StatusCode
 from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, SelectedCandidate
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from services.common.errors import DeadlineExceeded, Overloaded, ServiceError, Unavailable
-from services.orchestrator.experts.attempts import CandidateAttempts, CandidateUnavailable
+from services.orchestrator.experts.candidates import CandidateAttempts, CandidateUnavailable
 from services.orchestrator.experts.circuit_breaker import CircuitBreakers, Key
 from services.orchestrator.experts.load_balancer import LoadBalancer, Trailer
 

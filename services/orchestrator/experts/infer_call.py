@@ -20,7 +20,8 @@ from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context
 from services.common.channel import dial
 from services.common.errors import DeadlineExceeded, ServiceError, from_rpc
-from services.orchestrator.experts.attempts import MORE_TIME, CandidateAttempts, TaskAttempts
+from services.orchestrator.experts.attempts import MORE_TIME, TaskAttempts
+from services.orchestrator.experts.candidates import CandidateAttempts
 from services.orchestrator.experts.health import ExpertHealth
 from services.orchestrator.experts.load_balancer import Trailer
 from services.orchestrator.experts.replies import Prices, check_reply, pool_seconds

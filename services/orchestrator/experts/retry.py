@@ -4,13 +4,8 @@ import random
 from collections import defaultdict
 
 from services.common.errors import DeadlineExceeded, RecoveryAction, ServiceError, recovery_action
-from services.orchestrator.experts.attempts import (
-    CandidateAttempts,
-    CandidateUnavailable,
-    RetryBudget,
-    is_refusal,
-    spend,
-)
+from services.orchestrator.experts.attempts import RetryBudget, spend
+from services.orchestrator.experts.candidates import CandidateAttempts, CandidateUnavailable, is_refusal
 from services.orchestrator.experts.health import ExpertHealth
 
 MAX_CALLS = 8
