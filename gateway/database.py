@@ -81,7 +81,7 @@ async def gateway_store(address: str, connections: int = DEFAULT_CONNECTIONS) ->
         connections: of this process to PostgreSQL.
 
     Raises:
-        ServiceError: the database cannot be opened, as described in services.common.database.opened.
+        ServiceError: the database cannot be opened, as open_database describes.
     """
     async with open_database(address, SCHEMA, MIGRATIONS, connections) as database:
         await forbid_audit_changes(database)

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 
 from gateway.core.batch_items import SubmittedItem, paginate, read_item
-from gateway.http.run_request import JSON_BYTES, read_limited, too_large_error
+from gateway.http.json_body import JSON_BYTES, read_limited, too_large_error
 from gateway.json_decoder import decode
 from gateway.json_text import INLINE_PARSE_BYTES, loads, refuse
 from protos.hugginggpt.v1.batch_pb2 import BatchSpec

@@ -14,8 +14,8 @@ from gateway.core.runs import RunOperations
 from gateway.core.validation import RequestValidator
 from gateway.http import batch_request, batch_results
 from gateway.http.batch_results import BatchStream, summary
-from gateway.http.run_request import JSON_BYTES, read_limited
-from gateway.http.run_routes import LastEventId, json_response
+from gateway.http.json_body import JSON_BYTES, json_response, read_limited
+from gateway.http.sse import LastEventId
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode, enum_names
 from gateway.json_text import loads, refuse

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from gateway.core.files import FileQuery, FileService, StoredFile
 from gateway.core.uploads import Allowance, store_file
 from gateway.http.artifact_routes import ArtifactRoutes
+from gateway.http.json_body import read_limited
 from gateway.http.multipart import parts, require_form
-from gateway.http.run_request import read_limited
 from gateway.json_encoder import dumps, encode
 from gateway.openapi import examples, operations
 from protos.hugginggpt.v1.artifact_pb2 import Artifact

@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from gateway.core.pipelines import PipelineOperations
 from gateway.http.batch_request import check_single_source
-from gateway.http.run_request import JSON_BYTES, read_limited
-from gateway.http.run_routes import json_response
+from gateway.http.json_body import JSON_BYTES, json_response, read_limited
 from gateway.json_decoder import decode
 from gateway.json_encoder import encode
 from gateway.json_text import loads, refuse

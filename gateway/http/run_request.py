@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from gateway.core.file_references import FileResolver, RunFileReference, run_references
 from gateway.core.uploads import Allowance, files_too_large_error, store_file
+from gateway.http.json_body import JSON_BYTES, content_length, read_limited, too_large_error
 from gateway.http.multipart import Part, is_form, parts
 from gateway.json_decoder import decode
 from gateway.json_text import INLINE_PARSE_BYTES, loads
@@ -18,9 +19,6 @@ from protos.hugginggpt.v1.run_pb2 import RunSpec
 from services.common import call_context
 from services.common.artifacts import ArtifactStore
 from services.common.errors import InvalidRequest
-
-JSON_BYTES = 8_000_000
-"""Maximum size of a JSON body."""
 
 _JSON = "application/json"
 
@@ -58,11 +56,11 @@ class RunRequestReader:
         """
         kind = request.headers.get("content-type", "")
         if is_form(kind):
-            if _content_length(request) > JSON_BYTES + self._files_bytes:
+            if content_length(request) > JSON_BYTES + self._files_bytes:
                 raise files_too_large_error(self._files_bytes)
             return await self._form(kind, request.stream())
         if kind.partition(";")[0].strip().lower() == _JSON:
-            if _content_length(request) > JSON_BYTES:
+            if content_length(request) > JSON_BYTES:
                 raise too_large_error("the body", JSON_BYTES)
             return await self._from_json(await read_limited(request.stream(), JSON_BYTES, "the body"))
         raise InvalidRequest(
@@ -126,12 +124,6 @@ def _read(content: bytes) -> RunRequest:
     )
 
 
-def _content_length(request: Request) -> int:
-    """Stated length of the body; 0 if none is stated."""
-    stated = request.headers.get("content-length", "")
-    return int(stated) if stated.isascii() and stated.isdecimal() else 0
-
-
 def _text(content: bytes) -> str:
     try:
         return content.decode()
@@ -145,20 +137,3 @@ async def _require_empty(content: AsyncIterable[bytes]) -> None:
     async for chunk in content:
         if chunk:
             raise InvalidRequest("a file field has no file name", remedy="send a file name")
-
-
-async def read_limited(body: AsyncIterable[bytes], limit: int, what: str) -> bytes:
-    content = bytearray()
-    async for chunk in body:
-        content += chunk
-        if len(content) > limit:
-            raise too_large_error(what, limit)
-    return bytes(content)
-
-
-def too_large_error(what: str, limit: int) -> InvalidRequest:
-    return InvalidRequest(
-        f"{what} is larger than the limit of {limit / 1e6:g} MB",
-        reason="TOO_LARGE",
-        remedy="send long texts as files and smaller files, or ask the operator to raise the limit",
-    )

@@ -18,10 +18,11 @@ from gateway.core.pipelines import PipelineOperations
 from gateway.core.run_stream import RunEventFeed
 from gateway.core.runs import RunOperations
 from gateway.core.validation import RequestValidator
-from gateway.http.run_request import JSON_BYTES, RunRequest, RunRequestReader, read_limited
-from gateway.http.sse import MEDIA_TYPE, EventStream, disconnected
+from gateway.http.json_body import JSON_BYTES, json_response, read_limited
+from gateway.http.run_request import RunRequest, RunRequestReader
+from gateway.http.sse import MEDIA_TYPE, EventStream, LastEventId, disconnected
 from gateway.json_decoder import decode
-from gateway.json_encoder import dumps, encode, enum_names
+from gateway.json_encoder import encode, enum_names
 from gateway.json_text import loads
 from gateway.openapi import examples, operations
 from gateway.openapi.schemas import record_schema
@@ -48,17 +49,6 @@ States = Annotated[
         json_schema_extra={"items": {"enum": list(enum_names(RunState.DESCRIPTOR).values())}},
     ),
 ]
-LastEventId = Annotated[
-    str,
-    Header(
-        description="Sequence number of the last event received, as browsers send it when they reconnect.",
-        json_schema_extra={"pattern": "^[0-9]{0,18}$"},
-    ),
-]
-
-
-def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(dumps(content), status, headers, "application/json")
 
 
 class RunRoutes:

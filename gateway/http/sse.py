@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Header
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -17,6 +18,14 @@ MEDIA_TYPE = "text/event-stream"
 
 HEARTBEAT_SECONDS = 15.0
 """Longest silence on a stream; proxies close connections that are idle for longer."""
+
+LastEventId = Annotated[
+    str,
+    Header(
+        description="Sequence number of the last event received, as browsers send it when they reconnect.",
+        json_schema_extra={"pattern": "^[0-9]{0,18}$"},
+    ),
+]
 
 _HEARTBEAT = b": heartbeat\n\n"
 RETRY = b"retry: 1000\n\n"

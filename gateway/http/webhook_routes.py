@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from gateway.auth.audit import current_actor
-from gateway.http.run_request import read_limited
+from gateway.http.json_body import read_limited
 from gateway.json_encoder import dumps
 from gateway.json_text import checked_text, loads
 from gateway.openapi import examples, operations

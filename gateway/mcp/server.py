@@ -35,7 +35,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.http.artifact_routes import request_site
-from gateway.http.run_request import JSON_BYTES
+from gateway.http.json_body import JSON_BYTES
 from gateway.mcp import rendering
 from gateway.mcp.resources import Resources
 from gateway.mcp.tool_definitions import INSTRUCTIONS

@@ -10,8 +10,8 @@ from gateway.auth.identity import CallerFactory, identified_as
 from gateway.core.files import FileService, StoredFile
 from gateway.core.uploads import Allowance, store_file
 from gateway.http.file_routes import file_object
+from gateway.http.json_body import json_response
 from gateway.http.multipart import is_form, parts
-from gateway.http.run_routes import json_response
 from gateway.limits.quotas import Meter, Quotas
 from gateway.mcp.upload_tokens import UploadToken, UploadTokens
 from gateway.openapi import examples

@@ -18,8 +18,8 @@ from starlette.responses import Response
 from gateway.core.files import FileService
 from gateway.core.uploads import Allowance, store_file
 from gateway.http.artifact_routes import request_site
+from gateway.http.json_body import json_response
 from gateway.http.problem import http_status, problem
-from gateway.http.run_routes import json_response
 from gateway.json_encoder import dumps
 from gateway.json_text import loads, refuse
 from gateway.openai.batch_store import LEASE_SECONDS, Batch, BatchStore, Counts, batch_errors, caller_of

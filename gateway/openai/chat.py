@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from gateway.http.artifact_routes import request_site
+from gateway.http.json_body import json_response
 from gateway.http.problem import problem
-from gateway.http.run_routes import json_response
 from gateway.http.sse import HEARTBEAT_SECONDS, single_line_json
 from gateway.openai import controllers, messages
 from gateway.openai.event_rendering import (

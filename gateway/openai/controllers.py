@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from gateway.core.catalog import CONTROLLERS, LOCAL_CONTROLLER
 from gateway.http.catalog_routes import controller
-from gateway.http.run_routes import json_response
+from gateway.http.json_body import json_response
 from gateway.openapi import openai_operations
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, Caller
 from services.common.errors import NotFound

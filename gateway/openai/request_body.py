@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from gateway.http.run_request import read_limited
+from gateway.http.json_body import content_length, read_limited
 from gateway.json_text import INLINE_PARSE_BYTES, checked_text, loads, refuse
 from services.common.errors import InvalidRequest
 
@@ -78,8 +78,7 @@ async def body(request: Request) -> Fields:
             reason="CONTENT_TYPE",
             remedy="send application/json",
         )
-    length = request.headers.get("content-length", "")
-    if length.isascii() and length.isdecimal() and int(length) > BODY_BYTES:
+    if content_length(request) > BODY_BYTES:
         raise InvalidRequest(
             f"the body is larger than the limit of {BODY_BYTES / 1e6:g} MB",
             reason="TOO_LARGE",

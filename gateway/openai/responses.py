@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from gateway.core.artifact_links import artifact_url
 from gateway.http.artifact_routes import request_site
+from gateway.http.json_body import json_response
 from gateway.http.problem import problem
-from gateway.http.run_routes import LastEventId, json_response
-from gateway.http.sse import HEARTBEAT_SECONDS, single_line_json
+from gateway.http.sse import HEARTBEAT_SECONDS, LastEventId, single_line_json
 from gateway.json_text import refuse
 from gateway.openai import controllers, messages
 from gateway.openai.event_rendering import MESSAGE, RESPONSE, object_id, run_id_of

@@ -14,9 +14,8 @@ from gateway.core.artifact_links import artifact_url
 from gateway.core.catalog import CONTROLLERS, Catalog
 from gateway.core.uploads import Allowance, store_file
 from gateway.http.artifact_routes import request_site
+from gateway.http.json_body import json_response, read_limited
 from gateway.http.multipart import is_form, parts
-from gateway.http.run_request import read_limited
-from gateway.http.run_routes import json_response
 from gateway.json_encoder import dumps
 from gateway.json_text import checked_text, refuse
 from gateway.openai.controllers import with_controller_policy
