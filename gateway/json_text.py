@@ -1,4 +1,4 @@
-"""Strict parsing and canonical serialization of JSON."""
+"""Strict parsing and canonical serialization of the JSON of clients, with errors that name the field."""
 
 import json
 import re

@@ -47,8 +47,8 @@ def response_sent() -> None:
 class HttpConnection(asyncio.Protocol):
     """One HTTP connection: passes what it receives to uvicorn's protocol, and enforces the limits of this module.
 
-    It follows the requests with a parser of its own, of the same kind as uvicorn's, so that it needs nothing of uvicorn
-    but the interface of asyncio's protocols. A malformed request gets a problem response like every other error.
+    It follows the requests with a second parser of the same kind as uvicorn's, and therefore uses no private part of
+    uvicorn, only the interface of asyncio's protocols. A malformed request gets a problem response like other errors.
 
     Args:
         options: what uvicorn gives its protocols.

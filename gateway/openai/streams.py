@@ -25,7 +25,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 class EventSource(Protocol):
-    """EventSource of a run's events."""
+    """Source of a run's events."""
 
     @property
     def run_id(self) -> str: ...

@@ -1,7 +1,7 @@
 """Measures the difference of two pictures or two recordings by their samples.
 
-Pictures are PNG of 8 bits: the mean of the differences may be one of 255 levels. Recordings are WAV of 16 bits: the
-root of the mean square of the differences may be a thousandth of full scale. Whatever else there is has no measure.
+Pictures are PNG of 8 bits, with a tolerance of one of 255 levels for the mean difference. Recordings are WAV of 16
+bits, with a tolerance of a thousandth of full scale for the root mean square. Other files are not measured.
 """
 
 import io

@@ -41,7 +41,7 @@ WEBHOOKS = """
     CREATE INDEX deliveries_by_webhook ON deliveries (webhook_id, created, id);
     CREATE INDEX deliveries_by_time ON deliveries (due) WHERE due IS NOT NULL
 """
-"""Ended webhooks get no deliveries; finished deliveries have no due time. Secrets are stored because they sign."""
+"""Ended webhooks get no deliveries; finished deliveries have no due time. The secrets sign, so they are not hashed."""
 
 BATCHES = """
     ALTER TABLE deliveries ADD COLUMN batch_id TEXT NOT NULL DEFAULT '';

@@ -91,7 +91,7 @@ def _construct(node: yaml.Node | None) -> Any:
 
 
 def _duplicate_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """Keys given twice in a map, of which YAML would use the last, with their lines."""
+    """Repeated keys of a map, with their lines; YAML itself would use the last value."""
     pending, visited = [node], set[int]()
     while pending:
         node = pending.pop()

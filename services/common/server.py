@@ -33,7 +33,7 @@ Bind = Callable[[grpc.aio.Server, str], int]
 S = TypeVar("S", bound=ServiceSettings)
 
 _HOOK_SECONDS = 1.0
-"""Least time that a shutdown hook has."""
+"""Shortest time limit of a shutdown hook."""
 
 _ADDRESS = re.compile(r".+:\d{1,5}")
 
@@ -98,8 +98,8 @@ async def serving(
         connection_seconds: maximum age of a connection, with a jitter of a tenth; 0: no maximum.
         exclusive: no other process may listen on the same port.
         ready: with False all names but liveness are NOT_SERVING until set_ready.
-        on_shutdown: called when new calls no longer arrive and active ones continue. Its time limit is drain_seconds,
-            at least one second, and the drain has what is left of it. Its exceptions are logged.
+        on_shutdown: called when new calls no longer arrive and active ones continue. It and the active calls together
+            have drain_seconds, and it has at least one second. Its exceptions are logged.
         health_listen: host:port of a second listener that serves only grpc.health.v1; empty: none.
         bind: binds the port.
         interceptors: of this server alone, inside the StatusInterceptor.

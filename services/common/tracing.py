@@ -39,7 +39,7 @@ _KEY = r"(?:[a-z][_0-9a-z*/-]{0,255}|[a-z0-9][_0-9a-z*/-]{0,240}@[a-z][_0-9a-z*/
 _MEMBER = rf"{_KEY}=[ -+\--<>-~]{{0,255}}[!-+\--<>-~]"
 _TRACESTATE = re.compile(rf"{_MEMBER}(?:[ \t]*,[ \t]*{_MEMBER}){{0,31}}")
 _TRACESTATE_CHARACTERS = 512
-"""The length that W3C requires to be propagated at least. With 4 KiB, gRPC would reject calls for their metadata."""
+"""Longest tracestate that is propagated, the minimum that W3C requires. With 4 KiB, gRPC would reject the metadata."""
 
 
 # ---------------------------------------------------------------- set-up

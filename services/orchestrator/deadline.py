@@ -37,5 +37,5 @@ class Deadline:
         return self._at - self._clock()
 
     def sooner(self, seconds: float) -> "Deadline":
-        """The earlier of this deadline and one in so many seconds."""
+        """The earlier of this deadline and a deadline `seconds` from now."""
         return Deadline(min(seconds, self.left), self._clock)

@@ -69,7 +69,7 @@ class ExpertCatalog:
         replica.listed = True
 
     def drop_address(self, address: str) -> None:
-        """Drops an address that is not listed any more: its expert becomes dormant if it may, else unreachable."""
+        """Drops an unlisted address: its expert becomes dormant if it scales to zero, else unreachable."""
         replica = self._replicas[address]
         replica.listed = False
         self._record_error(replica, "is no longer listed")

@@ -24,7 +24,7 @@ _EXTERNAL = -10.0
 _LLM = -2.0
 """The LLM of the deployment: after models made for the task, unless its description fits much better."""
 _RULES_WITH_LLM = -8.0
-"""Rules, if the LLM may be used: after the LLM, whichever description fits."""
+"""Rules, if the LLM may be used: ranked after the LLM, even if their description fits better."""
 _EXCEEDS_MEMORY = -4.0
 """More memory than its machine has: after models that fit, and still before external ones."""
 _FAILING = -20.0

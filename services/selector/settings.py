@@ -19,7 +19,7 @@ class Settings(BalancedSettings, StoreSettings):
     """Sources of expert addresses: host:port, dns:///name:port or a folder of *.address files; separated by commas."""
     expert_descriptions: str = ""
     """Folder of *.json files, written by `python -m experts.NAME --describe`, of experts that may be scaled to zero:
-    they are in the catalogue before they are first met. Changes are read while the service runs."""
+    they are in the catalogue before they run for the first time. Changes are read while the service runs."""
     inference_mode: Mode = Mode.HYBRID
     """Default location of models: local, hybrid or remote."""
     region: str = ""

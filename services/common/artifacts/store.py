@@ -172,7 +172,7 @@ class ArtifactStore:
     async def stream(
         self, tenant: str, sha256: str, *, start: int = 0, length: int | None = None
     ) -> AsyncIterator[bytes]:
-        """The bytes in chunks, or those of a range; raises CorruptData after all of them if their digest is another."""
+        """The bytes in chunks, or those of a range; raises CorruptData after the last one if the digest differs."""
         key, digest = _artifact_key(tenant, sha256), hashlib.sha256()
         size = (await self.head(tenant, sha256)).size_bytes
         end = size if length is None else min(size, start + length)

@@ -178,7 +178,7 @@ class ConnectionWorker:
             self._connection.terminate()
 
     async def _connect(self, future: "asyncio.Future[Any]") -> Connection | None:
-        """The connection; if there is none, fails this and all queued jobs, which would fare no better."""
+        """The connection; if there is none, fails this and all queued jobs, which would fail as well."""
         if self._connection is None or self._connection.is_closed():
             try:
                 self._connection = await self._address.connect()

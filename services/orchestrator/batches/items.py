@@ -30,7 +30,7 @@ from services.orchestrator.pipelines import parameters
 from services.orchestrator.runs import new_run
 
 PAGE, PAGE_BYTES = 100, 1024 * 1024
-"""Items and bytes read at a time: each active batch has so much in memory."""
+"""Items and bytes read at a time: each active batch holds that much in memory."""
 
 
 async def pages(store: BatchStore, batch: BatchRow) -> AsyncIterator[list[Item]]:

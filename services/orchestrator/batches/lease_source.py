@@ -82,7 +82,7 @@ class BatchLeaseSource:
                 yield
 
     def released(self, held: Claimed) -> None:  # noqa: ARG002  # LeaseSource's
-        """Has another batch claimed in its place."""
+        """Announces that another batch can be claimed."""
         self._notifier.notify((CHANGED,))
 
     def use_trace(self, held: Claimed) -> AbstractContextManager[None]:  # noqa: ARG002  # LeaseSource's

@@ -35,7 +35,7 @@ MEMORY_LOW = "the orchestrator is overloaded: its active runs use all the memory
 """Reasons of a wait for slots."""
 
 GUARANTEED_SHARE = 1 / 16
-"""Share of all slots that each tenant may hold whatever the others hold, at least one slot."""
+"""Guaranteed share of all slots for each tenant, at least one slot."""
 
 Report = Callable[[str], None]
 

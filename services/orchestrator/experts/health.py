@@ -130,7 +130,7 @@ class ExpertHealth:
         self._circuits.ended_without_result(_model_key(by))
 
     def address_reached(self, by: Candidate, address: str) -> None:
-        """Closes the circuit of an address that is reachable, whatever becomes of the call."""
+        """Closes the circuit of a reachable address; the call itself may still fail."""
         self._circuits.succeeded(_address_key(by, address))
 
     def call_failed(self, by: Candidate, address: str, error: ServiceError, *, had_full_timeout: bool) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # these names exist for type checkers only
     from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceAsyncStub
 
 REACHED_SECONDS = 1.0
-"""A call that has run this long on a READY channel shows that its address is reachable, however long it still takes."""
+"""A call that has run this long on a READY channel shows that its address is reachable, even if it fails later."""
 
 PROGRESS_AFTER_SECONDS = 2.0
 """Progress is followed after this time: most calls have ended by then, and cost only a timer."""

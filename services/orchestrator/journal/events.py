@@ -48,7 +48,7 @@ _MEMO = "SELECT result FROM memos WHERE tenant = ? AND digest = ?"
 
 
 def _append(*changes: str) -> str:
-    """Adds events to the number of a run that the writer still owns, and makes further changes."""
+    """Statement that increases the last event number of a run that the writer still owns, with further changes."""
     others = "".join(f", {change}" for change in changes)
     return (
         f"UPDATE runs SET last_sequence = last_sequence + ?, state = ?{others}"

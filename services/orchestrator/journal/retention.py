@@ -67,7 +67,7 @@ _OLD_KEYS = (
     "DELETE FROM idempotency_keys WHERE created < ? AND (tenant, key) IN"
     " (SELECT tenant, key FROM idempotency_keys WHERE created < ? LIMIT ?) RETURNING key"
 )
-"""Compares the age twice: the outer comparison sees a key that was taken again meanwhile, and is young."""
+"""Compares the age twice, because a key can be reused after the inner comparison and is then recent."""
 _OLD_COMMANDS = (
     "DELETE FROM commands WHERE id IN (SELECT commands.id FROM commands JOIN runs ON runs.id = run_id"
     f" WHERE NOT ({ACTIVE}) LIMIT ?) RETURNING id"
