@@ -27,9 +27,9 @@ from gateway.http.artifact_routes import ArtifactRoutes
 from gateway.http.batch_routes import BatchRoutes
 from gateway.http.catalog_routes import CatalogRoutes
 from gateway.http.file_routes import FileRoutes
-from gateway.http.health_routes import Health
-from gateway.http.middleware import RequestContextMiddleware
+from gateway.http.health_routes import HealthRoutes
 from gateway.http.pipeline_routes import PipelineRoutes
+from gateway.http.request_context import RequestContextMiddleware
 from gateway.http.run_request import RunRequestReader
 from gateway.http.run_routes import ConversationRoutes, RecordRoutes, RunRoutes
 from gateway.http.server import bind_listener, require_loopback, serve_http
@@ -137,7 +137,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Gateway]:
                 WebhookRoutes(Webhooks(database, guard)),
                 mcp,
                 UploadRoutes(upload_tokens, files, store, callers, access.quotas, upload_bytes=settings.upload_bytes),
-                Health(version("hugginggpt"), backends),
+                HealthRoutes(version("hugginggpt"), backends),
                 site,
             )
             app = create_app(version("hugginggpt"), [each.router() for each in routes])

@@ -19,7 +19,7 @@ SERVICE = "hugginggpt"
 """Name by which clients recognize this gateway among other HTTP servers."""
 
 
-class Health:
+class HealthRoutes:
     """GET /healthz and GET /readyz.
 
     Args:
