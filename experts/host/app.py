@@ -152,7 +152,7 @@ async def _serve_package(package: str, settings: Settings) -> AsyncIterator[Runn
 def describe(expert: Expert, settings: Settings) -> str:
     """Returns the Describe response before any model is loaded, as protobuf JSON."""
     allowed = expert.only(settings.allowed_ids)
-    with closing(_models(allowed, settings)) as models:
+    with closing(create_models(allowed, settings)) as models:
         reply = Description(allowed, models, settings).since("")
     return json_format.MessageToJson(reply, preserving_proto_field_name=True) + "\n"
 
@@ -171,7 +171,7 @@ async def serve(expert: Expert, settings: Settings) -> AsyncIterator[RunningServ
     isolation = replace(settings.isolation, modules=expert.isolated_modules)
     with (
         running(isolation, ahead=expert.takes_files),
-        closing(_models(expert, settings)) as models,
+        closing(create_models(expert, settings)) as models,
         closing(ThreadPool("cpu", settings.threads or default_threads(), elastic=True)) as cpu,
     ):
         await models.check_placements()
@@ -217,7 +217,8 @@ def _load_timeout(settings: Settings) -> float:
     return settings.load_seconds if settings.workers == "thread" else inf
 
 
-def _models(expert: Expert, settings: Settings) -> ModelManager:
+def create_models(expert: Expert, settings: Settings) -> ModelManager:
+    """Returns the models of an expert, with limits and devices as configured; none is loaded."""
     limits = Limits(
         settings.max_waiting,
         settings.batch_items,

@@ -38,7 +38,7 @@ async def fetch_inputs(
         for argument in arguments
     ]
     check_size([(port.name, sum(len(content) for _, content in received)) for port, received in contents], max_bytes)
-    return partial(_plain_inputs, contents)
+    return partial(plain_inputs, contents)
 
 
 async def _content(port: Port, value: Value, store: ArtifactStore, tenant: str) -> bytes:
@@ -51,14 +51,18 @@ async def _content(port: Port, value: Value, store: ArtifactStore, tenant: str) 
         if isinstance(error, NotFound):
             error.remedy = _ABSENT
         raise
-    if not content and port.modality != MODALITY_TEXT:  # for which _text raises
-        raise InvalidRequest(
-            f"the file for input {port.name} is empty", port=port.name, remedy=f"send {describe_port(port)}"
-        )
     return content
 
 
-def _plain_inputs(contents: Iterable[tuple[Port, Sequence[tuple[Value, bytes]]]]) -> Inputs:
+def plain_inputs(contents: Iterable[tuple[Port, Sequence[tuple[Value, bytes]]]]) -> Inputs:
+    """Converts values to plain Python; must be called on a thread.
+
+    Args:
+        contents: the values of each port, with the content of those that are artifacts.
+
+    Raises:
+        InvalidRequest: a file is empty, or is not of the port's format.
+    """
     inputs: dict[str, Any] = {}
     for port, received in contents:
         plain = [_to_plain_value(port, value, content) for value, content in received]
@@ -67,6 +71,10 @@ def _plain_inputs(contents: Iterable[tuple[Port, Sequence[tuple[Value, bytes]]]]
 
 
 def _to_plain_value(port: Port, value: Value, content: bytes) -> Any:
+    if value.HasField("artifact") and not content and port.modality != MODALITY_TEXT:  # for which _text raises
+        raise InvalidRequest(
+            f"the file for input {port.name} is empty", port=port.name, remedy=f"send {describe_port(port)}"
+        )
     if port.modality == MODALITY_TEXT:
         return _text(port, value.text or _decode_text(port, content))
     if port.modality == MODALITY_JSON:
@@ -112,7 +120,7 @@ def output_ports(spec: TaskSpec) -> Mapping[str, Port]:
 
 
 def convert_outputs(
-    ports: Mapping[str, Port], model_id: str, outputs: Outputs, inline_bytes: int = INLINE_BYTES
+    ports: Mapping[str, Port], model_id: str, outputs: Outputs, inline_bytes: float = INLINE_BYTES
 ) -> ConvertedOutputs:
     """Converts a model's outputs and checks them against the ports of its task; must be called on a thread.
 
@@ -150,7 +158,7 @@ async def store_outputs(outputs: ConvertedOutputs, store: ArtifactStore, tenant:
     return values
 
 
-def _convert_output(port: Port, model_id: str, output: Any, inline_bytes: int) -> Value | Media:
+def _convert_output(port: Port, model_id: str, output: Any, inline_bytes: float) -> Value | Media:
     if port.modality == MODALITY_JSON:
         text = _canonical_json(port, model_id, output)
         content = _encode(port, model_id, text)

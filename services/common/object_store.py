@@ -51,13 +51,25 @@ def open_store(url: str) -> tuple[ObjectStore, Path | None]:
         folder = Path(unquote(urlsplit(url).path))
         return _open_folder(folder), folder
     try:
-        if urlsplit(url).scheme == "s3":
-            return from_url(url, client_options=_client_options(), retry_config=_RETRIES), None
-        return from_url(url), None
+        return connect(url), None
     except (BaseError, ValueError) as error:
         cause = str(error).partition("\n")[0]
         remedy = "give ARTIFACTS_URL as file:///folder or s3://bucket/prefix, and the AWS_ variables that give access"
         raise InvalidRequest(f"cannot open the artifact store: {cause}", remedy=remedy) from error
+
+
+def connect(url: str) -> ObjectStore:
+    """Returns a client of a remote store.
+
+    Args:
+        url: such as s3://bucket/prefix, with AWS_ environment variables.
+
+    Raises:
+        BaseError, ValueError: the URL is not supported, or a variable is invalid.
+    """
+    if urlsplit(url).scheme == "s3":
+        return from_url(url, client_options=_client_options(), retry_config=_RETRIES)
+    return from_url(url)
 
 
 @contextmanager
@@ -90,7 +102,7 @@ def to_unavailable(error: Exception) -> Unavailable:
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or _is_denied(error):
         return Unavailable("the artifact store denies access to this server", remedy=_CHECK_ACCESS)
     return Unavailable(
-        f"the artifact store does not answer: {_cause(error)}",
+        f"the artifact store does not answer: {cause_of(error)}",
         remedy="check ARTIFACTS_URL, its permissions and the free space",
     )
 
@@ -161,7 +173,8 @@ def _is_denied(error: Exception) -> bool:
     return isinstance(error, GenericError) and _DENIED.search(str(error)) is not None
 
 
-def _cause(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
+    """The cause of a store's error in a few words, without locations and keys."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     found = _OS_ERROR.search(str(error))

@@ -27,9 +27,6 @@ from services.local.supervisor import Child, supervise
 
 log = structlog.get_logger(__name__)
 
-EXPERT_HOST = "host"
-"""Folder in experts/ that is not an expert but the server of custom ones."""
-
 DISCOVERY_SECONDS = 10.0
 """How long the selector may take to discover experts that are ready."""
 
@@ -195,7 +192,7 @@ def _expert_names(options: argparse.Namespace) -> str:
 def _check_experts(names: str) -> list[str]:
     """The experts in a comma-separated list."""
     folder = Path(__file__).parents[2] / "experts"
-    offered = sorted(entry.parent.name for entry in folder.glob("*/__main__.py") if entry.parent.name != EXPERT_HOST)
+    offered = sorted(entry.parent.name for entry in folder.glob("*/tasks.py"))
     experts = [name.strip() for name in names.split(",") if name.strip()]
     for name in experts:
         if name not in offered:
