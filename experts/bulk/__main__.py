@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 import traceback
 from contextlib import closing, redirect_stdout
@@ -23,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m experts.bulk", description="Runs a bulk job.")
     parser.add_argument("job", type=Path, help="job file; experts/bulk/README.md describes it")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: rows that have ended are written
     logging.setup("bulk", level="WARNING", style="pretty")
     getLogger("daft_local_execution").setLevel(CRITICAL)  # its errors are raised, too
     try:
@@ -30,7 +32,7 @@ def main() -> int:
         with closing(Progress(is_silent=job.as_json)) as progress, redirect_stdout(sys.stderr):
             summary = run_job(job, progress)
     except ServiceError as error:
-        sys.stderr.write(f"{error.message}\n  {error.remedy}\n" if error.remedy else f"{error.message}\n")
+        sys.stderr.write("\n  ".join(filter(None, (f"error: {error.message}", error.remedy))) + "\n")
         return USAGE if isinstance(error, InvalidRequest | NotFound) else FAILED
     sys.stdout.write(json.dumps(summary.to_json()) + "\n" if job.as_json else _describe(job, summary))
     return summary.status

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from experts.bulk.storage import absolute
 from experts.host.__main__ import package_in
 from experts.host.expert import Expert, Offer, read_expert
 from experts.host.input_validation import ParameterReader, describe_port
@@ -313,7 +314,7 @@ class _Builder:
             case {"input": str(name)} if name in self._values:
                 self._given.add(name)
                 value = self._values[name]
-                return Cell(text=value) if _is_text(port) else Cell(url=value)
+                return Cell(text=value) if _is_text(port) else Cell(url=absolute(value))
             case {"input": str(name)}:
                 self.inputs[name] = self.inputs.get(name, False) or port.required
                 if _is_text(port):

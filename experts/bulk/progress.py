@@ -60,7 +60,7 @@ class Progress:
         if failed:
             parts.append(f"{failed:,} failed")
         parts.append(f"{rate:.3g} rows/s")
-        if done < self._total:
+        if self._first_done < done < self._total:
             left = timedelta(seconds=round(self.seconds_per_row * (self._total - done)))
             parts.append(f"{left} left")
         return ", ".join(parts)

@@ -19,7 +19,7 @@ from experts.bulk.progress import Progress
 from experts.bulk.rows import ERROR, INPUT, VERSION, seconds_column
 from experts.bulk.sources import SourceRow, limit_rows, read_rows
 from experts.bulk.stage import Placement, place
-from experts.bulk.storage import OutputFolder, file_name, is_remote, local_path
+from experts.bulk.storage import OutputFolder, absolute, file_name
 from experts.bulk.table import ResultTable, to_csv, to_json_lines
 from experts.host.expert import Expert
 from services.common.errors import ModelFailed, ServiceError
@@ -102,7 +102,7 @@ def run_job(job: Job, progress: Progress) -> Summary:
             placements,
             inputs={name: _value_column(name) for name in pipeline.inputs},
             kept=(INPUT, VERSION),
-            output="" if job.dry_run else _absolute(job.folder),
+            output="" if job.dry_run else absolute(job.folder),
         )
         writer = _PartWriter(None if job.dry_run else table, job.part_rows)
         progress.start(len(running))
@@ -234,8 +234,3 @@ def _write_file(file: str, table: ResultTable) -> None:
 def _value_column(name: str) -> str:
     """Column of the values of an input, which has no name of a result's column."""
     return f"__input.{name}"
-
-
-def _absolute(url: str) -> str:
-    """Returns a folder as worker processes know it, which may have another working directory."""
-    return url if is_remote(url) else str(local_path(url).resolve())

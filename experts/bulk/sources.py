@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from experts.bulk.pipeline import ResolvedPipeline
 from experts.bulk.storage import (
+    absolute,
     is_remote,
     local_path,
     object_errors,
@@ -96,7 +97,7 @@ def _only_input(pipeline: ResolvedPipeline) -> str:
 
 def _list_files(source: str) -> Iterator[tuple[str, str]]:
     """Yields path and version of local files, sorted by path; hidden ones only if the pattern names them."""
-    path = local_path(source)
+    path = Path(absolute(source))
     if _MAGIC.search(source):
         paths: Iterable[str] = sorted(glob(str(path), recursive=True))  # noqa: PTH207  # as below
     elif path.is_dir():
@@ -147,7 +148,8 @@ def _to_expression(pattern: str) -> re.Pattern[str]:
 
 
 def _table_rows(source: str, pipeline: ResolvedPipeline) -> Iterator[SourceRow]:
-    folder = "" if is_remote(source) else str(local_path(source).parent)
+    source = absolute(source)
+    folder = "" if is_remote(source) else str(Path(source).parent)
     for number, cells in enumerate(_read_table(source), start=1):
         where = f"{source}#{number}"
         if number == 1:

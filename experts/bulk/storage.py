@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,11 @@ def is_remote(url: str) -> bool:
 def local_path(url: str) -> Path:
     """Returns the path of a local file, given as a path or as file:// URL."""
     return Path(url.removeprefix("file://"))
+
+
+def absolute(url: str) -> str:
+    """Returns a path or URL that means the same in another working directory."""
+    return url if is_remote(url) else os.path.abspath(local_path(url))  # noqa: PTH100  # keeps symbolic links
 
 
 def split_object_url(url: str) -> tuple[str, str]:

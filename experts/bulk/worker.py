@@ -30,7 +30,7 @@ from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TABLE, MOD
 from protos.hugginggpt.v1.caller_pb2 import DATA_POLICY_LOCAL, DATA_POLICY_OPEN, Caller
 from protos.hugginggpt.v1.expert_pb2 import InferBatchItem
 from protos.hugginggpt.v1.task_pb2 import Port
-from services.common import call_context
+from services.common import call_context, logging
 from services.common.errors import FailedPrecondition, InvalidRequest, RecoveryAction, ServiceError, recovery_action
 from services.common.media_types import HEAD_BYTES, media_type
 
@@ -91,13 +91,14 @@ class TaskWorker:
     """
 
     def __init__(self, task: ResolvedTask, options: WorkerOptions) -> None:
+        logging.setup("bulk", level="WARNING", style=options.settings.log_format)
         self._task, self._options = task, options
         self._folder = OutputFolder(options.output) if options.output else None
         policy = DATA_POLICY_LOCAL if options.is_local else DATA_POLICY_OPEN
         self._caller = Caller(tenant="default", policy=policy)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name=f"task-{task.id}", daemon=True).start()
-        self._stack = AsyncExitStack()
+        self._stack = AsyncExitStack()  # never left: the process ends with the worker
         try:
             self._await(self._open())
         except ServiceError as error:
@@ -114,11 +115,6 @@ class TaskWorker:
             A result for each row; a row that fails has an error and affects no other.
         """
         return self._await(self._run(rows, results))
-
-    def close(self) -> None:
-        """Unloads the model and ends its processes."""
-        self._await(self._stack.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _await(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -143,13 +139,9 @@ class TaskWorker:
         isolation = replace(
             settings.isolation, workers=share, slow_workers=share, engine_workers=share, modules=expert.isolated_modules
         )
-        enter = self._stack.enter_context
-        enter(call_context.use_caller(self._caller))
-        enter(running(isolation, ahead=False))
+        self._stack.enter_context(running(isolation, ahead=False))
         cpu = ThreadPool("cpu", settings.threads or default_threads(), elastic=True)
-        self._stack.callback(cpu.close)
         models = create_models(expert, settings)
-        self._stack.callback(models.close)
         self._inference, self._calls = Inference(cpu), ActiveCalls()
         self._slot: ModelSlot = models.get(task.task, offer.card.id)
         await models.check_placements()

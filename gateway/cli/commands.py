@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli import batches, pipelines, records, runs, terminal
+from gateway.cli.bulk import bulk
 from gateway.cli.catalog import models, tasks
 from gateway.cli.check_expert import check_expert
 from gateway.cli.compare import compare
@@ -209,7 +210,7 @@ for command in (
     *(ask, up, mcp, tasks, models, doctor, check_expert),
     *(runs.watch, runs.runs, runs.approve, runs.cancel, runs.get, runs.delete),
     *(pipelines.pipelines, pipelines.show, pipelines.run, pipelines.save, pipelines.export, pipelines.import_),
-    *(batches.batch, batches.resume, batches.batches),
+    *(batches.batch, batches.resume, batches.batches, bulk),
     *(compare, records.record, records.verify, trace),
 ):
     app.command(command.__name__.strip("_").replace("_", "-"))(command)

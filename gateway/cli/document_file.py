@@ -41,7 +41,20 @@ def read(file: Path) -> Document:
         Problem: the file cannot be read, or is neither JSON nor YAML.
     """
     name = "standard input" if str(file) == STDIN else str(file)
-    document = _document(_text(file, name), name)
+    return parse(_text(file, name), name)
+
+
+def parse(text: str, name: str) -> Document:
+    """Reads JSON or YAML.
+
+    Args:
+        text: the content.
+        name: of the file, for errors.
+
+    Raises:
+        Problem: it is neither JSON nor YAML.
+    """
+    document = _document(text, name)
     try:
         json.dumps(document.content, ensure_ascii=False, allow_nan=False).encode()
     except ValueError as error:
