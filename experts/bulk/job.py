@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from experts.bulk.engine import NATIVE, check_runner
 from experts.bulk.pipeline import DEFAULT_EXPERTS
 from services.common.errors import InvalidRequest
 
-NATIVE = "native"
-RAY = "ray://"
 FILE_SUFFIXES = (".jsonl", ".csv")
 PART_ROWS = 1_000
 
@@ -67,7 +66,7 @@ class Job:
     policy: str = ""
     """"local" or "open"; empty for the pipeline's own."""
     runner: str = NATIVE
-    """"native", or ray://HOST:PORT; "ray" for a cluster on this machine."""
+    """As engine.connect takes it."""
     limit: int = 0
     """Most inputs to list; 0: all."""
     dry_run: bool = False
@@ -84,6 +83,7 @@ class Job:
     def __post_init__(self) -> None:
         if not self.sources:
             raise InvalidRequest("the job has no inputs", remedy="name files, folders, or tables with --from")
+        check_runner(self.runner)
         if not self.to and not self.dry_run:
             raise InvalidRequest("the job has no output", remedy="name a folder or file with --to")
 

@@ -12,8 +12,9 @@ import daft
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from experts.bulk.engine import connect
 from experts.bulk.frame import add_tasks
-from experts.bulk.job import MIN_ROWS, NATIVE, Job
+from experts.bulk.job import MIN_ROWS, Job
 from experts.bulk.pipeline import ResolvedPipeline, read_experts, resolve
 from experts.bulk.progress import Progress
 from experts.bulk.rows import ERROR, INPUT, VERSION, seconds_column
@@ -21,7 +22,6 @@ from experts.bulk.sources import SourceRow, limit_rows, read_rows
 from experts.bulk.stage import Placement, place
 from experts.bulk.storage import OutputFolder, absolute, file_name
 from experts.bulk.table import ResultTable, to_csv, to_json_lines
-from experts.host.expert import Expert
 from services.common.errors import ModelFailed, ServiceError
 
 PART_SECONDS = 10.0
@@ -93,11 +93,15 @@ def run_job(job: Job, progress: Progress) -> Summary:
         pipeline.version, len(rows), len(rows) - len(pending), models=[task.model_name for task in pipeline.tasks]
     )
     running = pending[:MIN_ROWS] if job.dry_run else pending
-    placements = _place(experts, pipeline, job.workers, len(running)) if running else {}
+    cluster = connect(job.runner) if running else None
+    used = {task.expert: experts[task.expert] for task in pipeline.tasks}
+    placements = {
+        name: place(expert, cluster, workers=job.workers).spread(len(running)) for name, expert in used.items()
+    }
     started_at = time.monotonic()
     if running:
         frame = add_tasks(
-            _to_frame(running, pipeline, job.runner, placements),
+            _to_frame(running, pipeline, placements, is_cluster=cluster is not None),
             pipeline,
             placements,
             inputs={name: _value_column(name) for name in pipeline.inputs},
@@ -121,7 +125,7 @@ def run_job(job: Job, progress: Progress) -> Summary:
                 raise _worker_error(error) from error
     summary.seconds = time.monotonic() - started_at
     if job.dry_run:
-        on_gpus = [task.id for task in pipeline.tasks if placements and placements[task.expert].gpus]
+        on_gpus = [task.id for task in pipeline.tasks if placements[task.expert].gpus]
         summary.forecast = _forecast(summary, progress.seconds_per_row, len(pending), on_gpus, job.gpu_hour_price)
     elif table:
         if completed:
@@ -144,23 +148,14 @@ def _worker_error(error: RuntimeError) -> ServiceError:
     )
 
 
-def _place(experts: Mapping[str, Expert], pipeline: ResolvedPipeline, workers: int, count: int) -> dict[str, Placement]:
-    used = {task.expert for task in pipeline.tasks}
-    return {name: place(expert, workers=workers).spread(count) for name, expert in experts.items() if name in used}
-
-
 def _to_frame(
-    rows: Sequence[SourceRow], pipeline: ResolvedPipeline, runner: str, placements: Mapping[str, Placement]
+    rows: Sequence[SourceRow], pipeline: ResolvedPipeline, placements: Mapping[str, Placement], *, is_cluster: bool
 ) -> daft.DataFrame:
-    if runner == NATIVE:
-        daft.set_runner_native()
-    else:
-        daft.set_runner_ray(None if runner == "ray" else runner)
     columns = {INPUT: pa.array([row.input for row in rows]), VERSION: pa.array([row.version for row in rows])}
     for name in pipeline.inputs:
         columns[_value_column(name)] = pa.array([row.values.get(name) for row in rows], _VALUE)
     frame = daft.from_arrow(pa.table(columns))
-    if runner != NATIVE:  # a partition is the unit of work of a cluster
+    if is_cluster:  # a partition is the unit of work of a cluster
         calls = -(-len(rows) // min(each.rows for each in placements.values()))
         frame = frame.into_partitions(calls)
     return frame

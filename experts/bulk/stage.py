@@ -34,20 +34,32 @@ class Placement:
         return replace(self, rows=max(1, min(self.rows, ceil(count / (CALLS_PER_WORKER * self.workers)))))
 
 
-def place(expert: Expert, *, workers: int = 0) -> Placement:
-    """Returns how many workers run a task on this machine.
+@dataclass(frozen=True)
+class Cluster:
+    """What the workers of a job run on."""
 
-    A worker has a GPU of its own if there are any. Engines that use all cores by themselves have one worker, other
-    ones one for each core.
+    cores: int
+    gpus: int
+    machines: int = 1
+
+
+def place(expert: Expert, cluster: Cluster | None = None, *, workers: int = 0) -> Placement:
+    """Returns how many workers run the tasks of an expert.
+
+    A worker has a GPU of its own if there are any. Engines that use all cores by themselves have one worker on each
+    machine, other ones one for each core.
 
     Args:
         expert: that has the task.
-        workers: at most so many; 0: as many as fit.
+        cluster: where they run; None: on this machine.
+        workers: so many; 0: as many as fit.
     """
-    devices = expert.devices.devices() if expert.devices else ()
-    if gpus := [device for device in devices if device != CPU]:
-        return Placement(workers or len(gpus), 1, GPU_ROWS)
-    return Placement(workers or 1, rows=ENGINE_ROWS) if devices else Placement(workers or usable_cores())
+    if expert.devices is None:
+        return Placement(workers or (cluster.cores if cluster else usable_cores()))
+    gpus = cluster.gpus if cluster else len([device for device in expert.devices.devices() if device != CPU])
+    if gpus:
+        return Placement(workers or gpus, 1, GPU_ROWS)
+    return Placement(workers or (cluster.machines if cluster else 1), rows=ENGINE_ROWS)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bulk import CLASSIFY, EndedJob, read_table, run_job, start_job, write_job
+from tests.support.s3 import Bucket
 
 LETTERS = {
     "glad.txt": "I am so happy with this wonderful house. The garden is lovely.",
@@ -173,3 +174,30 @@ def test_model_that_cannot_be_loaded_ends_the_job(tmp_path: Path, failing_expert
     assert "cannot load model absent: the weights are absent" in job.errors
     assert "prefetch them" in job.errors
     assert "Traceback" not in job.errors
+
+
+@pytest.mark.slow
+def test_inputs_and_results_may_be_in_a_bucket(tmp_path: Path, bucket: Bucket) -> None:
+    for name, text in LETTERS.items():
+        bucket.overwrite(f"in/{name}", text.encode())
+    plan = [{"id": 1, "task": "text-to-speech", "args": {"text": {"input": "letter"}}}]
+    target = f"{bucket.url}/out/"
+    fields = {"pipeline": {**CLASSIFY, "plan": plan}}
+    job = run_job(tmp_path, [f"{bucket.url}/in/*.txt"], target, **fields)
+    assert job.status == 0, job.errors
+    keys = bucket.keys()
+    assert len([key for key in keys if key.startswith("out/files/") and key.endswith(".wav")]) == len(LETTERS)
+    bucket.overwrite("in/sad.txt", b"It is over.")
+    again = run_job(tmp_path, [f"{bucket.url}/in/*.txt"], target, **fields)
+    assert again.summary["done"] == 1
+    assert again.summary["skipped"] == len(LETTERS) - 1
+
+
+@pytest.mark.slow
+def test_rows_of_a_table_are_inputs(tmp_path: Path) -> None:
+    table = tmp_path / "letters.csv"
+    table.write_text("letter\nI love it.\nI hate it.\n")
+    job = run_job(tmp_path, [table], tmp_path / "out")
+    assert job.status == 0, job.errors
+    rows = read_table(tmp_path / "out")
+    assert [rows[f"letters.csv#{number}"]["task2.text"] for number in (1, 2)] == ["positive", "negative"]
