@@ -7,6 +7,7 @@ import pytest
 
 from services.local.ports import Ports
 from tests.readme import README
+from tests.support.bulk import read_table
 from tests.support.pages import code_blocks, read_section
 from tests.system.conftest import LocalStack, eventually
 from tests.system.reader import Reader
@@ -15,7 +16,7 @@ from tests.system.test_custom_expert import write_files
 pytestmark = [pytest.mark.slow, pytest.mark.needs("bash"), pytest.mark.needs("curl")]
 
 SECTIONS = ("Start", "Call it", "Store a pipeline and run it over files")
-NOT_RUN = re.compile(r"git clone |make |export PATH=")
+NOT_RUN = re.compile(r"git clone |make |export PATH=|pip install ")
 """Installation and start, which `make demo` and the local stack do here."""
 
 
@@ -31,7 +32,8 @@ def test_commands_succeed_in_order(local_stack: LocalStack, tmp_path: Path) -> N
     for section in SECTIONS:
         for line in commands(section):
             reader.type(line, status=1 if "exit status 1" in line else 0)
-    assert (tmp_path / "spoken" / "results.csv").is_file()
+    assert (tmp_path / "batch" / "results.csv").is_file()
+    assert len(read_table(tmp_path / "spoken")) == 20
     assert "\nformat: hugginggpt/pipeline/1\n" in (tmp_path / "read-aloud.yaml").read_text(encoding="utf-8")
 
 
