@@ -84,6 +84,7 @@ class Job:
         if not self.sources:
             raise InvalidRequest("the job has no inputs", remedy="name files, folders, or tables with --from")
         check_runner(self.runner)
+        ErrorLimit.parse(self.stop_after_errors)
         if not self.to and not self.dry_run:
             raise InvalidRequest("the job has no output", remedy="name a folder or file with --to")
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from experts.bulk.engine import connect
 from experts.bulk.frame import add_tasks
-from experts.bulk.job import MIN_ROWS, Job
+from experts.bulk.job import MIN_ROWS, ErrorLimit, Job
 from experts.bulk.pipeline import ResolvedPipeline, read_experts, resolve
 from experts.bulk.progress import Progress
 from experts.bulk.rows import ERROR, INPUT, VERSION, seconds_column
@@ -81,7 +81,6 @@ def run_job(job: Job, progress: Progress) -> Summary:
     Raises:
         ServiceError: it cannot start, or the results cannot be written.
     """
-    error_limit = job.error_limit
     experts = read_experts(job.experts)
     pipeline = resolve(job.pipeline, experts, values=job.values, policy=job.policy)
     progress.note("listing the inputs")
@@ -108,21 +107,9 @@ def run_job(job: Job, progress: Progress) -> Summary:
             kept=(INPUT, VERSION),
             output="" if job.dry_run else absolute(job.folder),
         )
-        writer = _PartWriter(None if job.dry_run else table, job.part_rows)
         progress.start(len(running))
-        with closing(writer):
-            try:
-                for batch in frame.to_arrow_iter():
-                    writer.add(batch)
-                    _count(summary, batch, pipeline)
-                    progress.show(summary.done, summary.failed)
-                    if error_limit.is_reached(summary.failed, summary.done):
-                        summary.is_stopped = True
-                        break
-            except KeyboardInterrupt:
-                summary.is_interrupted = True
-            except RuntimeError as error:
-                raise _worker_error(error) from error
+        with closing(_PartWriter(None if job.dry_run else table, job.part_rows)) as writer:
+            _run_frame(frame, pipeline, writer, summary, progress=progress, error_limit=job.error_limit)
     summary.seconds = time.monotonic() - started_at
     if job.dry_run:
         on_gpus = [task.id for task in pipeline.tasks if placements[task.expert].gpus]
@@ -135,7 +122,33 @@ def run_job(job: Job, progress: Progress) -> Summary:
     return summary
 
 
-def _worker_error(error: RuntimeError) -> ServiceError:
+def _run_frame(
+    frame: daft.DataFrame,
+    pipeline: ResolvedPipeline,
+    writer: "_PartWriter",
+    summary: Summary,
+    *,
+    progress: Progress,
+    error_limit: ErrorLimit,
+) -> None:
+    """Runs a frame, and adds what it did to the summary."""
+    try:
+        for batch in frame.to_arrow_iter():
+            writer.add(batch)
+            _count(summary, batch, pipeline)
+            progress.show(summary.done, summary.failed)
+            if error_limit.is_reached(summary.failed, summary.done):
+                summary.is_stopped = True
+                break
+    except KeyboardInterrupt:
+        summary.is_interrupted = True
+    except ServiceError:
+        raise
+    except Exception as error:
+        raise _worker_error(error) from error
+
+
+def _worker_error(error: Exception) -> ServiceError:
     """Returns the error that ended a worker; Daft has turned it into text."""
     text = str(error)
     if found := _WORKER_FAILED.search(text):
@@ -223,7 +236,7 @@ def _write_file(file: str, table: ResultTable) -> None:
     lines = to_json_lines(table.rows()) if file.endswith(".jsonl") else to_csv(table.rows(), table.columns())
     name = file_name(file)
     folder = OutputFolder(file.removesuffix(name) or ".")
-    folder.write(name, b"".join(lines))
+    folder.write_chunks(name, lines)
 
 
 def _value_column(name: str) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -204,6 +204,18 @@ class OutputFolder:
         """
         with object_errors(f"{self.url}/{name}", "write"):
             obstore.put(self._store, self._key(name), content)
+
+    def write_chunks(self, name: str, chunks: Iterable[bytes]) -> None:
+        """Writes a file of any size, or replaces it.
+
+        Raises:
+            Unavailable: it cannot be written.
+        """
+        with object_errors(f"{self.url}/{name}", "write"):
+            writer = obstore.open_writer(self._store, self._key(name))
+            for chunk in chunks:
+                writer.write(chunk)
+            writer.close()  # only now does the file exist
 
     def delete(self, name: str) -> None:
         with object_errors(f"{self.url}/{name}", "delete"):

@@ -12,6 +12,7 @@ from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
+from experts.bulk.isolated_model import load_isolated
 from experts.bulk.pipeline import Cell, InputName, OutputName, ResolvedTask, package_of
 from experts.bulk.storage import OutputFolder, file_name, read_file
 from experts.host.active_calls import ActiveCalls, CallItems
@@ -129,13 +130,16 @@ class TaskWorker:
                 reason="REVISION",
                 remedy="install the same versions on all machines",
             )
+        if expert.devices is None:
+            own = offer
+            offer = replace(own, loader=lambda _model, device: load_isolated(task, own, device))
         expert = replace(expert, offers=(offer,), preload=(offer.card.id,))
         self._spec, self._ports = offer.spec, output_ports(offer.spec)
         self._validator = InputValidator(offer.spec)
         self._parameters = ParameterReader(offer.spec).read(task.parameters_json)
         self._draws_seed = any(each.name == SEED for each in offer.spec.parameters) and SEED not in self._parameters
         self._max_bytes = settings.max_input_bytes
-        share = max(1, self._options.cores // self._options.processes)
+        self._share = share = max(1, self._options.cores // self._options.processes)
         isolation = replace(
             settings.isolation, workers=share, slow_workers=share, engine_workers=share, modules=expert.isolated_modules
         )
@@ -208,10 +212,12 @@ class TaskWorker:
         with self._calls.track("", "") as call:
             whole = call.items(len(items))
             steps = [self._steps(item, whole) for item in items]
-            return await self._inference.run_items(self._slot, whole, steps, with_files=self._has_files(items))
+            return await self._inference.run_items(self._slot, whole, steps, with_files=self._prepares_alone(items))
 
-    def _has_files(self, items: Sequence[_Item]) -> bool:
-        """Whether an input or output is a file, so that each item is prepared in a job of its own."""
+    def _prepares_alone(self, items: Sequence[_Item]) -> bool:
+        """Whether each item is prepared in a job of its own: it has files, and there are cores to read them at once."""
+        if self._share == 1:
+            return False
         if any(port.modality not in (MODALITY_TEXT, MODALITY_JSON) for port in self._ports.values()):
             return True
         return any(

@@ -39,6 +39,7 @@ from tests.bench import (
 )
 from tests.bench import telemetry as telemetry_module
 from tests.bench.batches import section as batches
+from tests.bench.bulk import section as bulk
 from tests.bench.curves import Curve, Measured
 from tests.bench.endtoend import section as endtoend
 from tests.bench.open_loop import section as load
@@ -64,6 +65,7 @@ SECTIONS: dict[str, Callable[[], Awaitable[Sequence[Measured]]]] = {
     "conversations": conversations.rows,
     "artifacts": artifacts.rows,
     "batches": batches.rows,
+    "bulk": bulk.rows,
     "journal": journal.rows,
     "host": host.rows,
     "torch": torch_models.rows,

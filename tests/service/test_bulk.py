@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,3 +202,73 @@ def test_rows_of_a_table_are_inputs(tmp_path: Path) -> None:
     assert job.status == 0, job.errors
     rows = read_table(tmp_path / "out")
     assert [rows[f"letters.csv#{number}"]["task2.text"] for number in (1, 2)] == ["positive", "negative"]
+
+
+CRASHING = """
+import os
+
+from experts.host.handler import single
+
+
+def load(model_id, device):
+    def size(inputs, parameters):
+        if inputs["image"].content.endswith(b"crash"):
+            os.abort()
+        return {"text": str(len(inputs["image"].content))}
+
+    return single(size)
+
+
+TASKS = {"image-to-text": load}
+"""
+
+
+DYING = """
+import os
+
+from experts.host.handler import single
+
+
+def load(model_id, device):
+    return single(lambda inputs, parameters: os._exit(3))
+
+
+TASKS = {"text-classification": load}
+"""
+
+
+@pytest.mark.slow
+def test_worker_process_that_dies_ends_the_job(tmp_path: Path) -> None:
+    expert = tmp_path / "dying"
+    expert.mkdir()
+    (expert / "tasks.py").write_text(DYING)
+    card = {"id": "dies", "revision": "1", "task": "text-classification", "description": "None.", "license": "MIT"}
+    (expert / "models.json").write_text(json.dumps([card]))
+    plan = [{"id": 1, "task": "text-classification", "args": {"text": {"input": "letter"}}}]
+    letters = write_letters(tmp_path / "in")
+    fields: dict[str, Any] = {"pipeline": {**CLASSIFY, "plan": plan}, "experts": [str(expert)]}
+    job = run_job(tmp_path, [letters], tmp_path / "out", **fields)
+    assert job.status == 1
+    assert "a worker process ended" in job.errors
+    assert "the same command continues" in job.errors
+
+
+@pytest.mark.slow
+def test_file_that_crashes_the_model_costs_only_its_row(tmp_path: Path) -> None:
+    expert, pictures = tmp_path / "sizes", tmp_path / "in"
+    expert.mkdir()
+    pictures.mkdir()
+    (expert / "tasks.py").write_text(CRASHING)
+    card = {"id": "size", "revision": "1", "task": "image-to-text", "description": "Its size.", "license": "MIT"}
+    (expert / "models.json").write_text(json.dumps([card]))
+    for index in range(40):
+        (pictures / f"{index:02}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + (b"crash" if index == 7 else b"fine"))
+    plan = [{"id": 1, "task": "image-to-text", "args": {"image": {"input": "image"}}}]
+    fields: dict[str, Any] = {"pipeline": {**CLASSIFY, "plan": plan}, "experts": [str(expert)]}
+    job = run_job(tmp_path, [pictures], tmp_path / "out", **fields)
+    assert job.summary["done"] == 40, job.errors
+    rows = read_table(tmp_path / "out")
+    assert [name for name, row in rows.items() if row["error"]] == ["07.png"]
+    assert rows["07.png"]["error"]["code"] == "DECODE_CRASH"
+    assert "07.png" in rows["07.png"]["error"]["message"]
+    assert rows["08.png"]["text"] == "12"
