@@ -11,6 +11,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from tests.tiny.text_examples import TEMPLATE
 from tests.tiny.vision import save_clip_tokenizer
+from tests.tiny.vision_language import make_tokenizer
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -96,6 +97,14 @@ def _m2m100(kind: Any, folder: Path) -> None:
     kind(str(path), str(pieces), src_lang="en").save_pretrained(folder)
 
 
+def _letters(_kind: Any, folder: Path) -> None:
+    tiles = [f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)]
+    special = ("<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *tiles)
+    tokenizer = make_tokenizer("<image>", "<image>", *special)
+    tokenizer.add_tokens([f"<loc_{index}>" for index in range(10)])
+    tokenizer.save_pretrained(folder)
+
+
 def _clip(_kind: Any, folder: Path) -> None:
     save_clip_tokenizer(folder)
 
@@ -111,7 +120,12 @@ _WRITERS: Mapping[str, Callable[[Any, Path], None]] = {
     "DebertaV2Tokenizer": _pieces("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),
     "DistilBertTokenizer": _word_pieces,
     "M2M100Tokenizer": _m2m100,
-    "Qwen2Tokenizer": _bytes("<|endoftext|>", "<|im_start|>", "<|im_end|>", chat_template=TEMPLATE),
+    "PreTrainedTokenizerFast": _letters,
+    "Qwen2Tokenizer": _bytes(
+        *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"),
+        "<|video_pad|>",
+        chat_template=TEMPLATE,
+    ),
     "RobertaTokenizer": _bytes(*_ROBERTA),
     "SiglipTokenizer": _siglip,
     "T5Tokenizer": _pieces("<pad>", "</s>", "<unk>"),

@@ -40,7 +40,7 @@ def build_llava(folder: Path) -> None:
         LlavaProcessor,
     )
 
-    tokenizer = _make_tokenizer("<image>", "<image>")
+    tokenizer = make_tokenizer("<image>", "<image>")
     square = {"height": 32, "width": 32}
     processor: Any = LlavaProcessor(
         CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=square),
@@ -68,7 +68,7 @@ def build_qwen(folder: Path) -> None:
     import torch
     from transformers import Qwen2VLImageProcessorPil, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
-    tokenizer = _make_tokenizer(
+    tokenizer = make_tokenizer(
         "<|vision_start|><|image_pad|><|vision_end|>",
         "<|image_pad|>",
         "<|video_pad|>",
@@ -115,7 +115,7 @@ def build_smolvlm(folder: Path) -> None:
     from transformers import LlamaConfig, SmolVLMConfig, SmolVLMForConditionalGeneration, SmolVLMImageProcessorPil
 
     tiles = [f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)]
-    tokenizer = _make_tokenizer(
+    tokenizer = make_tokenizer(
         "<image>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *tiles
     )
     tokenizer.save_pretrained(folder)
@@ -142,7 +142,7 @@ def build_florence(folder: Path) -> None:
         Florence2Processor,
     )
 
-    tokenizer = _make_tokenizer("<image>", "<image>")
+    tokenizer = make_tokenizer("<image>", "<image>")
     tokenizer.add_tokens([f"<loc_{index}>" for index in range(10)])
     square = {"height": 32, "width": 32}
     image_processor: Any = CLIPImageProcessorPil(size=square, crop_size=square, do_center_crop=False)
@@ -183,7 +183,7 @@ def build_florence(folder: Path) -> None:
     _save_untrained(Florence2ForConditionalGeneration(config), tokenizer, folder)
 
 
-def _make_tokenizer(image: str, *special_tokens: str) -> Any:
+def make_tokenizer(image: str, *special_tokens: str) -> Any:
     """Makes a tokenizer with one token per character, and a chat template in which an image is written as given."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast

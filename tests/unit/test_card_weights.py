@@ -28,6 +28,8 @@ HEAD = re.compile(r"head|classifier|predictions|outputs|proj_out|conv_out|decode
 """Names of the last layers, the most telling ones first."""
 ABSENT = frozenset({"wav2vec2.masked_spec_embed"})
 """Tensors that repositories lack and only training uses."""
+LARGE = 1_000_000_000
+"""Parameters of a model that takes seconds to load."""
 MAX_FIXTURE_BYTES = 3_000_000
 
 
@@ -37,6 +39,7 @@ class Card(NamedTuple):
     modality: str
     task: str
     model: str
+    parameter_count: int = 0
 
     @property
     def loader(self) -> Callable[[str, str], Any]:
@@ -92,13 +95,18 @@ def damage(repositories: Repositories, model_id: str, root: Path, *, shape: bool
 
 
 CARDS = [
-    Card(name, card["task"], card["id"])
+    Card(name, card["task"], card["id"], card.get("parameter_count", 0))
     for name in MODALITIES
     for card in read_cards(cards_path(f"experts.{name}"))
     if card["id"] not in WITHOUT_WEIGHTS
 ]
+LOADS = [pytest.param(card, marks=pytest.mark.slow if card.parameter_count >= LARGE else ()) for card in CARDS]
 FIRST_CARDS = list({card.loader.__qualname__: card for card in reversed(CARDS)}.values())
 """The first card of each loader."""
+
+
+def name_card(card: Card) -> str:
+    return f"{card.modality}-{card.task}-{card.model}"
 
 
 def load(card: Card) -> None:
@@ -123,7 +131,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[LoadedClass]:
     return found
 
 
-@pytest.mark.parametrize("card", CARDS, ids="-".join)
+@pytest.mark.parametrize("card", LOADS, ids=name_card)
 def test_loader_needs_exactly_the_tensors_of_the_repository(
     card: Card, repositories: Repositories, loaded: list[LoadedClass]
 ) -> None:
@@ -136,7 +144,7 @@ def test_loader_needs_exactly_the_tensors_of_the_repository(
     assert [name for each in loaded for name in each.unexpected if name not in known] == []
 
 
-@pytest.mark.parametrize("card", CARDS, ids="-".join)
+@pytest.mark.parametrize("card", CARDS, ids=name_card)
 def test_sizes_on_the_card_are_those_of_the_repository(card: Card, repositories: Repositories) -> None:
     (stated,) = (
         each
@@ -148,7 +156,7 @@ def test_sizes_on_the_card_are_those_of_the_repository(card: Card, repositories:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("card", FIRST_CARDS, ids="-".join)
+@pytest.mark.parametrize("card", FIRST_CARDS, ids=name_card)
 @pytest.mark.parametrize(
     ("shape", "error"), [(False, r"lack .*, which .* needs"), (True, r"has the shape .*; .* needs")]
 )
