@@ -61,6 +61,7 @@ LISTS = {
 MAKE = {
     "POST /v1/runs",
     "POST /v1/files",
+    "POST /v1/artifacts",
     "POST /v1/chat/completions",
     "POST /v1/responses",
     "POST /v1/webhooks",
