@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from gateway.http.problem import MEDIA_TYPE, TITLES, RangeNotSatisfiable, http_status, problem
+from gateway.openapi import examples
 from gateway.openapi import schemas as pipeline_schema
 from gateway.openapi.schemas import INPUT_SUFFIX, WEBHOOK, event_stream, list_schema, reference, schemas
 from protos.hugginggpt.internal.v1.selector_pb2 import Expert
@@ -241,6 +242,8 @@ def document(app: FastAPI) -> dict[str, Any]:
             operation["summary"] = _SUMMARIES.get(operation_id) or _summary(operation_id)
             operation["responses"].pop("422", None)
             operation["responses"] |= _possible_errors(path, method, operation)
+    uploaded = openapi["paths"]["/v1/artifacts"]["post"]["responses"]["200"]["content"]["application/json"]
+    uploaded["example"] = examples.UPLOADS  # FastAPI has dropped its null value
     return openapi
 
 
