@@ -73,7 +73,8 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _find_head(tensors: Tensors, extra: Collection[str]) -> str:
-    names = [name for name, tensor in tensors.items() if tensor.shape and name not in extra]
+    doubled = {tensors[name].shape for name in extra}  # a class may use either of two equal tensors
+    names = [name for name, tensor in tensors.items() if tensor.shape and tensor.shape not in doubled]
     return max(names, key=lambda name: (bool(HEAD.search(name)), name.endswith("weight"), name))
 
 
@@ -85,7 +86,8 @@ def damage(repositories: Repositories, model_id: str, root: Path, *, shape: bool
         _link(repositories.folder / required, root / required)
     _link(repositories.folder / model_id, root / model_id)
     tensors = dict(files[damaged].tensors)
-    name = _find_head(tensors, Fixture.read(model_id).deviations().get("extra", ()))
+    deviations = Fixture.read(model_id).deviations()
+    name = _find_head(tensors, {*deviations.get("extra", ()), *deviations.get("untied", ())})
     whole = tensors.pop(name)
     if shape:
         tensors[name] = Tensor(whole.dtype, (whole.shape[0] + 1, *whole.shape[1:]))
