@@ -6,11 +6,14 @@ from typing import Any
 
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.media import Page, pages
-from experts.lite.form_fields import find_field_answer
+from experts.lite.form_fields import FieldAnswer, find_field_answer
 from experts.lite.ocr import PageText, TextRecognizer, read_pages, render_line, text_recognizer
+from experts.lite.question_answering import coverage_of, describe_no_answer
+from experts.lite.question_types import AnswerKind, Question
 from experts.lite.text_processing import require_text
 
-NO_ANSWER = "The document does not say."
+_PAGE_COVERAGE = 0.5
+"""Share of a question's words that the page must have that it asks for."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +43,33 @@ class DocumentQuestionAnswering(Handler):
     def cost(self, item: DocumentQuestion) -> float:
         return len(item.pages)
 
-    def run(self, items: Sequence[DocumentQuestion], call: Call) -> list[tuple[str, list[PageText]]]:
-        return [(item.question, read_pages(self._engine, item.pages, call, item.file)) for item in items]
+    def run(self, items: Sequence[DocumentQuestion], call: Call) -> list[tuple[DocumentQuestion, list[PageText]]]:
+        return [(item, read_pages(self._engine, item.pages, call, item.file)) for item in items]
 
-    def finish(self, raw: tuple[str, list[PageText]]) -> Outputs:
-        question, texts = raw
-        answers = [
-            (answer, text.page.number)
-            for text in texts
-            if (answer := find_field_answer(question, text.text, text.lines)) is not None
-        ]
+    def finish(self, raw: tuple[DocumentQuestion, list[PageText]]) -> Outputs:
+        item, texts = raw
+        question = Question.parse(item.question)
+        answers = _find_page(question, texts) if question.kind is AnswerKind.PAGE else _find_answers(question, texts)
         if not answers:
-            return {"text": NO_ANSWER, "details": {"answer": "", "score": 0.0, "page": 0}}
+            details = {"answer": "", "score": 0.0, "page": 0}
+            return {"text": describe_no_answer(item.question, item.file), "details": details}
         best, page = max(answers, key=lambda pair: pair[0].score)
-        details: dict[str, Any] = {"answer": best.answer, "score": round(best.score, 4), "page": page}
+        found: dict[str, Any] = {"answer": best.answer, "score": round(best.score, 4), "page": page}
         if best.line:
-            details["line"] = render_line(best.line)
-        return {"text": best.answer, "details": details}
+            found["line"] = render_line(best.line)
+        return {"text": best.answer, "details": found}
+
+
+def _find_answers(question: Question, texts: Sequence[PageText]) -> list[tuple[FieldAnswer, int]]:
+    """Answers of all pages, with their pages."""
+    found = ((find_field_answer(question, text.text, text.lines), text.page.number) for text in texts)
+    return [(answer, page) for answer, page in found if answer is not None]
+
+
+def _find_page(question: Question, texts: Sequence[PageText]) -> list[tuple[FieldAnswer, int]]:
+    """The page with most of the question's words."""
+    covered = [(coverage_of(question, text.text), text.page.number) for text in texts]
+    return [(FieldAnswer(f"page {page}", share, None), page) for share, page in covered if share >= _PAGE_COVERAGE]
 
 
 def document_question_answering(_model_id: str, _device: str) -> Handler:

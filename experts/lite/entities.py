@@ -12,6 +12,10 @@ _MONTH = (
     r"Nov(?:ember)?|Dec(?:ember)?|Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember|janvier|février|mars|avril|juin|"
     r"juillet|août|septembre|octobre|novembre|décembre)\.?"
 )
+_MONTHS_ELSEWHERE = (
+    "januar|februar|märz|mai|juni|juli|oktober|dezember|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|"
+    "novembre|décembre|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre"
+)
 _WEEKDAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _DAY = r"\d{1,2}(?:st|nd|rd|th|\.)?"
 _HOUR = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
@@ -24,6 +28,10 @@ _PLAIN_NAME = rf"{_WORD}(?:[ ]+{_WORD}){{1,2}}"
 _TITLE = r"(?:Mrs?|Ms|Dr|Prof|Sir|Lady|Lord|President|Professor|Captain|Judge|Herr|Frau|Mme)"
 _CURRENCY = "USD|EUR|GBP|CHF|JPY|INR|CAD|AUD|CNY|SEK|NOK|DKK|PLN"
 _CURRENCY_WORDS = "dollars?|euros?|pounds?|francs?|yen|rupees?|cents?"
+_NUMBER_WORDS = (
+    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|"
+    "nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion|and|a|half"
+)
 _TOWN_SUFFIX = (
     rf"(?:,\s*{_WORD}(?: (?![A-Z]+\d){_WORD}){{0,3}})?(?:,?[ ]*[A-Z]{{1,2}}\d[A-Z\d]? ?\d[A-Z]{{2}}\b)?"
     r"(?:,?[ ]*[A-Z]{2}\b)?(?:,?[ ]*\d{5}(?:-\d{4})?\b)?"
@@ -69,9 +77,15 @@ _RULES = (
     _rule("DATE", 0.98, rf"\b(?:{_WEEKDAY},?\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR}\b|\b)"),
     _rule("DATE", 0.98, rf"\b(?:{_WEEKDAY},?\s+)?{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?(?!\d)"),
     _rule("DATE", 0.95, rf"\b{_MONTH}\s+{_YEAR}\b"),
-    _rule("DATE", 0.85, rf"\b(?:(?:next|last|this)\s+)?{_WEEKDAY}\b"),
+    _rule(
+        "DATE", 0.98, rf"\b\d{{1,2}}(?:er)?\.?\s+(?:de\s+)?(?:{_MONTHS_ELSEWHERE})\b(?:\s+(?:del?\s+)?{_YEAR}\b)?", _ANY
+    ),
+    _rule("DATE", 0.98, r"(?:\d{4}\s?[年년]\s?)?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日日일号]"),
+    _rule("DATE", 0.85, rf"\b(?:(?:next|last|this)\s+)?{_WEEKDAY}\b", _ANY),
     _rule("MONEY", 0.97, rf"(?:(?:US|A|C|HK)?\$|[€£¥₹]|\b(?:{_CURRENCY})\b)[^\S\n\t]?{_NUMBER}{_SCALE}"),
     _rule("MONEY", 0.95, rf"\b{_NUMBER}{_SCALE}[^\S\n\t]?(?:[€£¥₹$]|(?:{_CURRENCY}|{_CURRENCY_WORDS})\b)"),
+    _rule("MONEY", 0.9, rf"\b(?:(?:{_NUMBER_WORDS})[ -])+(?:{_CURRENCY_WORDS})\b", _ANY),
+    _rule("MONEY", 0.9, r"\d[\d,.]*\s?(?:원|元|块)"),
     _rule("PERCENT", 0.97, rf"\b{_NUMBER}\s?(?:%|per\s?cent\b|percent\b)"),
     _rule("TIME", 0.9, r"(?<![\d.,:])\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]\.m\.|[ap]m\b)"),
     _rule("TIME", 0.9, r"(?<![\d.,:])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?![\d:])"),
@@ -82,6 +96,8 @@ _RULES = (
         _ANY,
     ),
     _rule("TIME", 0.9, rf"\b(?:{_HOUR}|\d{{1,2}})\s+o['’]?clock\b", _ANY),
+    _rule("TIME", 0.9, r"(?:오전|오후|上午|下午|晚上|早上|中午)\s?\d{1,2}\s?[시点](?:\s?(?:\d{1,2}\s?[분分]|반|半))?"),
+    _rule("TIME", 0.8, r"(?<![\d月월])\d{1,2}\s?(?:点|시(?![간]))(?:\s?(?:\d{1,2}\s?[분分]|반|半))?"),
     _rule("TIME", 0.85, r"\b\d{1,2}(?:[:.]\d\d)?\s+Uhr\b|\b\d{1,2}\s?h\s?[0-5]\d\b"),
     _rule("TIME", 0.8, r"\b(?:noon|midday|midnight)\b", _ANY),
     _rule("PHONE", 0.9, r"(?<![\w+])\+\d{1,3}(?:[ ./-]?\(?\d{1,5}\)?){2,5}(?!\w)"),

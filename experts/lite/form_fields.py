@@ -1,43 +1,25 @@
-"""Answers from the layout of a page: a label that matches the question, and the value after, next to or below it."""
+"""Answers from a page: fields of bills, values beside or below a label that the question names, and passages."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import takewhile
 
 from experts.host.media import Line
-from experts.lite.question_answering import classify_question, find_answer, find_spans
+from experts.lite.answer_spans import find_spans
+from experts.lite.bill_fields import find_bill_field, find_extreme
+from experts.lite.question_answering import find_passage_answer
+from experts.lite.question_types import AnswerKind, Question, content_tokens
 from experts.lite.reading_order import group_rows, line_height
-from experts.lite.text_processing import stem, stem_words
 
-_PHRASES = {
-    "phone": "phone number|telephone number|telephone|tel",
-    "total": "amount due|balance due|total due|grand total|total amount|amount payable|amount to pay|to pay|pay",
-    "number": "number|no|nr|num|#",
-    "due": "payable by|pay by|payment due|payment is due|due by",
-    "customer": "bill to|billed to|sold to|invoice to|addressed to|ship to",
-    "sender": "from|seller|vendor|supplier|issued by|sent by|signed|wrote|written by|signature",
-    "tax": "sales tax|vat|gst|mwst",
-    "date": "dated|date of issue|issue date",
-}
-"""Synonyms of questions and forms."""
-_UNLABELLED_KINDS = frozenset({"EMAIL", "URL", "PHONE", "DATE", "ADDRESS"})
-_IMPLIED_LABELS = {"DATE": "date", "MONEY": "total", "EMAIL": "email", "PHONE": "phone", "ADDRESS": "address"}
-_GENERIC_STEMS = frozenset(
-    map(stem, ("invoice", "document", "bill", "receipt", "letter", "page", "form", "paper", "file", "order"))
-)
 _PAIR = re.compile(r"([^\W\d_][^:：]{0,40}?)\s*(?::(?!\d)|：)\s*")
 _PREFIX = re.compile(r"(\D{2,40}?)\s*[#.]?\s*((?=[$€£¥+(]?\d|[A-Z]{1,5}[-/]?\d).+)")
-_CODE = re.compile(r"[A-Z0-9][\w/-]*\d[\w/-]*", re.IGNORECASE)
-_DECIMAL = re.compile(r"\d[\d.,' ]*[.,]\d{2}(?![\d%])")
+_CODE = re.compile(r"[A-Z0-9][\w/-]*\d[\w/-]*|\d+", re.IGNORECASE)
 _INTEGER = re.compile(r"\d+(?:[.,]\d{3})*(?![\d.,]|\s*%)")
-_CLOSING = re.compile(r"\b(?:sincerely|faithfully|truly|regards|wishes)\b", re.IGNORECASE)
-_NAME_KINDS = frozenset({"NAME", "PER", "ORG", "LOC"})
-_LABEL_WORDS = 4
-_SAME_LINE, _RIGHT, _BELOW = 1.0, 0.95, 0.85
-_DECIMAL_FIT, _INTEGER_FIT, _WRONG_KIND = 0.9, 0.6, 0.3
-_UNLABELLED, _LETTERHEAD, _MIN_SCORE, _MIN_PROSE_SCORE = 0.6, 0.4, 0.45, 0.3
+_LABEL_WORDS, _LONGEST_VALUE = 4, 60
+_SAME_LINE, _RIGHT, _BELOW = 1.0, 0.95, 0.8
+_INTEGER_FIT, _NAME_FIT, _FREE_FIT = 0.6, 0.8, 0.7
+_MIN_SCORE = 0.4
 _MAX_LINE_GAP = 2.5
 
 
@@ -50,54 +32,34 @@ class FieldAnswer:
     line: Line | None
 
 
-@dataclass(frozen=True)
-class Question:
-    """A parsed question: words to find on labels, words that labels may also have, and the kind of value."""
+def find_field_answer(question: Question, text: str, lines: Sequence[Line]) -> FieldAnswer | None:
+    """Returns the best answer of one page, or None.
 
-    needed: frozenset[str]
-    optional: frozenset[str]
-    kinds: frozenset[str]
-
-    @classmethod
-    def parse(cls, text: str) -> "Question":
-        tokens, kinds = _tokenize(text), classify_question(text)
-        implied = frozenset(stem(_IMPLIED_LABELS[kind]) for kind in kinds if kind in _IMPLIED_LABELS)
-        generic = tokens & _GENERIC_STEMS if tokens - _GENERIC_STEMS else frozenset[str]()
-        return cls(tokens - generic, generic | (implied - tokens), kinds)
-
-    def match_label(self, label: str) -> float:
-        """Score from 0 to 1: how much of the question the label covers, and how little else."""
-        label_tokens = _tokenize(label)
-        shared = label_tokens & self.needed
-        if not shared or len(label_tokens) > _LABEL_WORDS:
-            return 0.0
-        extra = label_tokens & self.optional
-        return 2 * len(shared | extra) / (len(self.needed | extra) + len(label_tokens))
-
-    def extract_value(self, text: str) -> tuple[str, float]:
-        """Returns the part of the text that is of the requested kind, and how well it matches."""
-        spans = find_spans(self.kinds - {"NAME"}, text)
-        if spans:
-            return text[slice(*spans[0])], 1.0
-        for pattern, fit in self._value_patterns():
-            if match := pattern.search(text):
-                return match[0], fit
-        return text, 1.0 if self.kinds <= _NAME_KINDS and stem("number") not in self.needed else _WRONG_KIND
-
-    def _value_patterns(self) -> Iterator[tuple[re.Pattern[str], float]]:
-        if "MONEY" in self.kinds:
-            yield from ((_DECIMAL, _DECIMAL_FIT), (_INTEGER, _INTEGER_FIT))
-        elif stem("number") in self.needed:
-            yield _CODE, 1.0
+    Args:
+        question: about the page.
+        text: of the page in reading order, with tabs between cells.
+        lines: of the page.
+    """
+    if question.kind is AnswerKind.EXTREME:
+        return _locate(find_extreme(question, text), text, lines)
+    if field := find_bill_field(question, text):
+        return _locate(field, text, lines)
+    labelled = max(_find_labelled(question, lines), key=lambda found: found.score, default=None)
+    passage = find_passage_answer(question, text)
+    if labelled and labelled.score >= max(_MIN_SCORE, passage.score if passage else 0.0):
+        return labelled
+    return _locate((passage.start, passage.end, passage.score), text, lines) if passage else None
 
 
-def find_field_answer(question: str, text: str, lines: Sequence[Line]) -> FieldAnswer | None:
-    """Returns the best answer of one page, or None."""
-    parsed = Question.parse(question)
-    best = max(_find_labelled(parsed, lines), key=lambda found: found.score, default=None)
-    if best and best.score >= _MIN_SCORE:
-        return best
-    return _find_unlabelled(parsed, lines) or _find_sender(parsed, lines) or _answer_from_prose(question, text, lines)
+def _locate(found: tuple[int, int, float] | None, text: str, lines: Sequence[Line]) -> FieldAnswer | None:
+    """Returns the answer with its line."""
+    if found is None:
+        return None
+    answer = text[found[0] : found[1]]
+    first = re.split(r"[\n\t]", answer)[0]
+    line = next((line for line in lines if first in line.text), None)
+    line = line or max((one for one in lines if one.text in first), key=lambda one: len(one.text), default=None)
+    return FieldAnswer(" ".join(answer.split()), found[2] * (line.score if line else 1.0), line)
 
 
 def _find_labelled(question: Question, lines: Sequence[Line]) -> Iterator[FieldAnswer]:
@@ -105,17 +67,49 @@ def _find_labelled(question: Question, lines: Sequence[Line]) -> Iterator[FieldA
     for line in lines:
         pairs = list(_split_pairs(line.text))
         for label, value in pairs:
-            if value and (fit := question.match_label(label)):
-                yield _make_field_answer(question, value, line, fit * _SAME_LINE)
+            if value and (fit := _match_label(question, label)):
+                yield from _field_answers(question, value, line, fit * _SAME_LINE)
         label_text = pairs[-1][0] if pairs and not pairs[-1][1] else line.text
-        if fit := question.match_label(label_text):
+        if fit := _match_label(question, label_text):
             for other, factor in _find_values(line, lines):
-                yield _make_field_answer(question, other.text, other, fit * factor)
+                yield from _field_answers(question, other.text, other, fit * factor)
 
 
-def _make_field_answer(question: Question, text: str, line: Line, fit: float) -> FieldAnswer:
-    value, similarity = question.extract_value(text)
-    return FieldAnswer(value.strip(" .,;"), round(fit * similarity * line.score, 4), line)
+def _match_label(question: Question, label: str) -> float:
+    """Score from 0 to 1: how much of the question a label covers, and how little else."""
+    tokens = content_tokens(label, is_question=True)
+    shared = tokens & question.focus
+    if not shared or len(tokens) > _LABEL_WORDS:
+        return 0.0
+    return 2 * len(shared) / (len(question.focus) + len(tokens))
+
+
+def _field_answers(question: Question, text: str, line: Line, fit: float) -> Iterator[FieldAnswer]:
+    if (found := _extract_value(question, text)) is not None:
+        value, similarity = found
+        yield FieldAnswer(value.strip(" .,;"), round(fit * similarity * line.score, 4), line)
+
+
+def _extract_value(question: Question, text: str) -> tuple[str, float] | None:
+    """Returns the part of a value that is of the requested kind, and how well it fits; None without one."""
+    spans = find_spans(question, text)
+    match question.kind:
+        case AnswerKind.YES_NO | AnswerKind.WHY:
+            return None
+        case AnswerKind.CODE:
+            code = _CODE.search(text)
+            found = (code[0], 1.0) if code else None
+        case AnswerKind.ANY:
+            found = (text, _FREE_FIT) if len(text) <= _LONGEST_VALUE else None
+        case AnswerKind.WHO | AnswerKind.WHERE if not spans:
+            is_name = text[:1].isupper() and not re.search(r"\d", text) and len(text) <= _LONGEST_VALUE
+            found = (text, _NAME_FIT) if is_name else None
+        case AnswerKind.MONEY if not spans:
+            integer = _INTEGER.search(text)
+            found = (integer[0], _INTEGER_FIT) if integer else None
+        case _:
+            found = (text[slice(*spans[0])], 1.0) if spans else None
+    return found
 
 
 def _split_pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -146,51 +140,3 @@ def _find_values(label: Line, lines: Sequence[Line]) -> Iterator[tuple[Line, flo
 
 def _is_label(line: Line) -> bool:
     return line.text.endswith((":", "："))
-
-
-def _find_unlabelled(question: Question, lines: Sequence[Line]) -> FieldAnswer | None:
-    """Returns the first address or date without a label, for a question that names nothing else."""
-    if not question.kinds & _UNLABELLED_KINDS or question.needed - frozenset(
-        map(stem, _IMPLIED_LABELS.values())
-    ) - _tokenize("number"):
-        return None
-    for line in lines:
-        if spans := find_spans(question.kinds & _UNLABELLED_KINDS, line.text):
-            return FieldAnswer(line.text[slice(*spans[0])], round(_UNLABELLED * line.score, 4), line)
-    return None
-
-
-def _find_sender(question: Question, lines: Sequence[Line]) -> FieldAnswer | None:
-    """Returns the sender: below the closing of a letter, or at the top of the page."""
-    if question.needed != _tokenize("sender") or not lines:
-        return None
-    ordered = [line for row in group_rows(lines) for line in row]
-    closing = next((index for index, line in enumerate(ordered) if _CLOSING.search(line.text)), -1)
-    line = ordered[min(closing + 1, len(ordered) - 1)]
-    return FieldAnswer(line.text, round((_UNLABELLED if closing >= 0 else _LETTERHEAD) * line.score, 4), line)
-
-
-def _answer_from_prose(question: str, text: str, lines: Sequence[Line]) -> FieldAnswer | None:
-    """Answers from the sentences of a page, such as a letter."""
-    answer = find_answer(question, text)
-    if not answer or answer.score < _MIN_PROSE_SCORE:
-        return None
-    first = answer.text.split("\n")[0]
-    line = next((line for line in lines if first in line.text or line.text in first), None)
-    return FieldAnswer(" ".join(answer.text.split()), answer.score, line)
-
-
-def _tokenize(text: str) -> frozenset[str]:
-    """Returns the content words, with synonyms replaced by one word."""
-    plain = text.lower()
-    for name, pattern in _synonym_patterns().items():
-        plain = pattern.sub(f" {name} ", plain)
-    return frozenset(word for word in stem_words(plain) if not word.isdigit())
-
-
-@cache
-def _synonym_patterns() -> dict[str, re.Pattern[str]]:
-    return {
-        name: re.compile("|".join(rf"(?<!\w){re.escape(phrase)}(?:\.|(?!\w))" for phrase in phrases.split("|")))
-        for name, phrases in _PHRASES.items()
-    }

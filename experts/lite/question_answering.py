@@ -1,57 +1,68 @@
-"""Extractive question answering: the sentence most similar to the question, and in it the requested kind of entity."""
+"""Extractive question answering: the passage with most of the question's words, and in it a span of the right kind.
+
+An answer has a score. Below a threshold there is none: the result is then that no answer was found, never that the
+text does not state one.
+"""
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.lite.entities import find_entities
-from experts.lite.text_processing import Sentence, require_text, split_sentences, split_words, stem, stem_words
+from experts.lite.answer_spans import Span, find_spans
+from experts.lite.bill_fields import find_bill_field, find_extreme
+from experts.lite.question_types import (
+    FIXED_FORMAT_KINDS,
+    AnswerKind,
+    Question,
+    compile_pattern,
+    content_tokens,
+    iter_tokens,
+)
+from experts.lite.text_processing import Sentence, require_text, split_sentences
 
-NO_ANSWER = "The text does not say."
+_MIN_COVERAGE = 0.34
+"""Share of the question's words, weighted by rarity, that a passage must have."""
+_MIN_FREE = {AnswerKind.ANY: 0.5, AnswerKind.WHY: 0.5, AnswerKind.YES_NO: 0.34}
+"""The same for questions whose kind no span has."""
+_NO_FOCUS_COVERAGE = 0.5
+"""Assumed share where the question names nothing but the kind of its answer."""
+_PRECEDING_SHARE, _HINT_SHARE = 0.4, 0.15
+_SHORT_TEXT_WORDS = 60
+_LONE_SPAN_SCORE, _LONE_FIXED_SCORE, _GUESS_SCORE = 0.45, 0.6, 0.25
+_AMBIGUITY_FACTOR = 0.55
+_DISTANCE_STEP, _PRECEDING_PENALTY = 25, 25
+_LONGEST_COMPLEMENT = 14
+_FACTORS = {
+    **dict.fromkeys(FIXED_FORMAT_KINDS, 0.95),
+    AnswerKind.DATE: 0.9,
+    AnswerKind.TIME: 0.9,
+    AnswerKind.COUNT: 0.9,
+    AnswerKind.DURATION: 0.9,
+    AnswerKind.MEASURE: 0.9,
+    AnswerKind.MONEY: 0.85,
+    AnswerKind.CODE: 0.95,
+    AnswerKind.WHO: 0.8,
+    AnswerKind.WHERE: 0.75,
+}
+_DEFAULT_FACTOR = 0.6
+_UNTYPED_KINDS = frozenset({AnswerKind.ANY, AnswerKind.WHY, AnswerKind.YES_NO})
+_LONE_KINDS = frozenset({AnswerKind.DATE, AnswerKind.TIME, AnswerKind.MONEY, AnswerKind.ADDRESS, AnswerKind.PERCENT})
 
-_KINDS: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), frozenset(kinds.split()))
-    for pattern, kinds in (
-        (r"\bhow much (?:is|are|was|were|does|do|did|will)\b|\b(?:price|cost|fee|salary|amount|total)\b", "MONEY"),
-        (r"\b(?:what|which|how many) per\s?cent|\bpercentage\b|\bwhat share\b", "PERCENT"),
-        (r"\b(?:at )?what time\b|\bwhen (?:does|do|is) .*\b(?:start|begin|open|close|end)", "TIME DATE"),
-        (r"\bwhen\b|\b(?:what|which) (?:date|day|year|month|century)\b|\bdate\b", "DATE TIME"),
-        (r"\bhow (?:many|old|long|tall|far|big|large|high|deep|heavy|often|fast)\b|\bwhat number\b", "NUMBER"),
-        (r"\be-?mail\b", "EMAIL"),
-        (r"\b(?:web ?site|url|web address)\b", "URL"),
-        (
-            r"\b(?:phone|telephone|fax|mobile) number\b|\bwhat is .*\b(?:phone|telephone)\s*\?|\bnumber .*\bcall\b",
-            "PHONE",
-        ),
-        (r"\baddress\b|\bwhich street\b", "ADDRESS LOC"),
-        (r"\b(?:company|organi[sz]ation|firm|agency|university|employer)\b", "ORG"),
-        (r"\bwho(?:m|se)?\b|\bwhat (?:is|was) (?:the name|his name|her name)\b|\bwhich person\b", "PER ORG NAME"),
-        (r"\bwhere\b|\b(?:what|which) (?:country|city|town|place|state|continent|capital)\b", "LOC ADDRESS NAME"),
-    )
+_QUESTION_NAME = re.compile(r"(?<=[a-z,]\s)[A-ZÀ-ÖØ-Þ][a-zß-ÿ]{3,}")
+_COPULA, _REASON = compile_pattern("copula"), compile_pattern("reason")
+_SUPERSEDED, _CURRENT = compile_pattern("superseded"), compile_pattern("current")
+_ASKS_FOR_OLD = re.compile(r"\b(?:old|original(?:ly)?|before|previous(?:ly)?|former(?:ly)?|first|was)\b", re.IGNORECASE)
+_FROM_TO = re.compile(r"\b(?:moved|changed|postponed|rescheduled|shifted|verschoben)\b.{0,40}\bfrom\s+$", re.IGNORECASE)
+_FINAL_PREPOSITION = re.compile(r"\b(with|by|from|to|for|of|under|at)\s*\?*$", re.IGNORECASE)
+_AGENT = re.compile(r"\b(?:by|is|was|are|were|von|par|por|is called|am)\s*(?:the\s+)?$", re.IGNORECASE)
+_CLAUSE_END = re.compile(
+    r"[.;!?\n\t]|,\s+(?:and|but|which|who|while)\b|\s+(?:and then|but|because|so that|before|until)\s"
 )
-_NUMBER = re.compile(
-    r"\b(?:\d+(?:[.,]\d+)*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|"
-    r"hundred|a dozen)(?:[ -](?:thousand|million|billion|hundred|years?|months?|weeks?|days?|hours?|minutes?|seconds?|"
-    r"km|kilometres?|kilometers?|miles?|metres?|meters?|m|cm|feet|foot|kg|tons?|tonnes?|people|percent|%))*",
-    re.IGNORECASE,
-)
-_NAME = re.compile(r"(?<![\w.])[A-ZÀ-ÖØ-Þ][\w'’-]*\w(?:[ ]+(?:of[ ]+|the[ ]+|de[ ]+)?[A-ZÀ-ÖØ-Þ][\w'’-]*\w){0,4}")
-_QUESTION_NAME = re.compile(r"(?<=\s)[A-ZÀ-ÖØ-Þ][a-zß-ÿ]{3,}")
-_COPULA = re.compile(r"\b(?:is|are|was|were|means|became|called|named|remains)\b[ \t]*:?", re.IGNORECASE)
-_REASON = re.compile(
-    r"\b(?:because(?: of)?|since|due to|as a result of|in order to|so that|thanks to)\b", re.IGNORECASE
-)
-_TIMESPAN = re.compile(r"\s*(?:to|and|until|till|-|–|—)\s*")
-_HOW_MANY = re.compile(r"\bhow many ([\w-]+)", re.IGNORECASE)
-_FIXED_FORMAT_KINDS = frozenset({"MONEY", "PERCENT", "EMAIL", "URL", "PHONE"})
-"""Kinds with a fixed format: without a match there is no answer."""
-_MIN_OVERLAP = 0.25
-_ENTITY_FACTOR, _NAME_FACTOR, _SENTENCE_FACTOR = 0.9, 0.6, 0.5
-_PRECEDING_SHARE = 0.25
-_DISTANCE_STEP = 60
+_SHORT_LINE = 45
+_LONGEST_PASSAGE, _MOST_SPANS = 500, 20
 
 
 @dataclass(frozen=True)
@@ -69,124 +80,220 @@ def question_answering(_model_id: str, _device: str) -> Handler:
     return single(_answer)
 
 
+def describe_no_answer(question: str, file: str = "") -> str:
+    """Returns the text of a result without an answer."""
+    where = f" in {file}" if file else ""
+    return f"I found no answer to “{' '.join(question.split())[:200]}”{where}."
+
+
 def find_answer(question: str, context: str) -> Answer | None:
-    """Returns the best span; None if the text has none of the question's names or too few of its words."""
-    names = _QUESTION_NAME.findall(question)
+    """Returns the best span; None without enough evidence."""
+    parsed = Question.parse(question)
+    if parsed.kind is AnswerKind.EXTREME:
+        return _span_answer(find_extreme(parsed, context), context)
+    if found := find_bill_field(parsed, context):
+        return _span_answer(found, context)
+    return find_passage_answer(parsed, context)
+
+
+def find_passage_answer(question: Question, context: str) -> Answer | None:
+    """Answers from the passages of a text; None without enough evidence."""
+    units = split_passages(context)
+    names = _QUESTION_NAME.findall(question.text)
     if names and not any(name.lower() in context.lower() for name in names):
         return None
-    candidates = split_sentences(context)
-    question_stems, kinds = set(stem_words(question)), classify_question(question)
-    ranked = [
-        pair
-        for pair in sorted(_score_sentences(question_stems, candidates), key=lambda pair: -pair[0])
-        if pair[0] >= _MIN_OVERLAP
-    ]
-    for overlap, sentence in ranked:
-        for start, end in _rank_spans(kinds, question, question_stems, sentence):
-            score = min(overlap, 1.0) * (_NAME_FACTOR if "NAME" in kinds else _ENTITY_FACTOR)
-            return Answer(context[start:end], round(score, 4), start, end)
-        if not kinds & _FIXED_FORMAT_KINDS:
-            start, end = _find_relevant_part(question, question_stems, sentence)
-            return Answer(context[start:end], round(min(overlap, 1.0) * _SENTENCE_FACTOR, 4), start, end)
-    return None
+    if question.kind in _UNTYPED_KINDS:
+        return _find_free_answer(question, units, context)
+    candidates = list(_candidates(question, units))
+    covered = [one for one in candidates if one.coverage >= _MIN_COVERAGE]
+    if not covered:
+        return _find_lone_span(question, candidates, context)
+    best = max(covered, key=lambda one: one.rank)
+    text = context[best.start : best.end]
+    rivals = {
+        context[one.start : one.end]
+        for one in covered
+        if one.rank[:-1] == best.rank[:-1] and context[one.start : one.end] != text
+    }
+    ambiguity = _AMBIGUITY_FACTOR if rivals and not question.focus else 1.0
+    score = min(1.0, best.coverage) * _FACTORS.get(question.kind, _DEFAULT_FACTOR) * ambiguity
+    return Answer(text, round(score, 4), best.start, best.end)
 
 
-def classify_question(question: str) -> frozenset[str]:
-    """Returns the kinds of entity that can answer the question, by its question word; empty if any words can."""
-    matches = ((match.start(), kinds) for pattern, kinds in _KINDS if (match := pattern.search(question)))
-    return min(matches, key=lambda pair: pair[0], default=(0, frozenset[str]()))[1]
+def coverage_of(question: Question, context: str) -> float:
+    """Returns the largest share of the question's words in a passage of the text."""
+    return max((coverage for coverage, _ in _score_passages(question, split_passages(context))), default=0.0)
 
 
-def find_spans(kinds: frozenset[str], text: str) -> list[tuple[int, int]]:
-    """Returns spans of these kinds, specific kinds before generic ones."""
-    spans = _merge_ranges([(entity.start, entity.end) for entity in find_entities(text) if entity.kind in kinds], text)
-    if "NUMBER" in kinds:
-        spans += [match.span() for match in _NUMBER.finditer(text)]
-    if "NAME" in kinds:
-        spans += [match.span() for match in _NAME.finditer(text) if stem_words(match[0]) and match.span() not in spans]
-    return spans
+def split_passages(text: str) -> list[Sentence]:
+    """Returns sentences; lines of tables and short lines such as headings are passages of their own."""
+    passages: list[Sentence] = []
+    for sentence in _cut(split_sentences(text)):
+        start = 0
+        lines = list(re.finditer(r"[^\n]+", sentence.text))
+        for line, following in zip(lines, [*lines[1:], None], strict=True):
+            if following is None or _ends_passage(line[0], following[0]):
+                piece = sentence.text[start : line.end()]
+                offset = sentence.start + start + len(piece) - len(piece.lstrip())
+                if piece.strip():
+                    passages.append(Sentence(piece.strip(), offset, offset + len(piece.strip())))
+                start = line.end()
+    return passages
+
+
+def _cut(sentences: Sequence[Sentence]) -> Iterator[Sentence]:
+    """Yields sentences in pieces that patterns are matched on in time."""
+    for sentence in sentences:
+        for start in range(0, len(sentence.text), _LONGEST_PASSAGE):
+            piece = sentence.text[start : start + _LONGEST_PASSAGE]
+            yield Sentence(piece, sentence.start + start, sentence.start + start + len(piece))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    coverage: float
+    rank: tuple[float, ...]
+    start: int
+    end: int
+
+
+def _ends_passage(line: str, following: str) -> bool:
+    return "\t" in line or "\t" in following or (len(line) < _SHORT_LINE and not following[:1].islower())
 
 
 def _answer(inputs: Inputs, _parameters: Parameters) -> Outputs:
     question = require_text(inputs["question"], "question")
     answer = find_answer(question, require_text(inputs["context"], "context"))
     if answer is None:
-        return {"text": NO_ANSWER, "details": {"answer": "", "score": 0.0, "start": 0, "end": 0}}
+        details = {"answer": "", "score": 0.0, "start": 0, "end": 0}
+        return {"text": describe_no_answer(question), "details": details}
     details = {"answer": answer.text, "score": answer.score, "start": answer.start, "end": answer.end}
     return {"text": " ".join(answer.text.split()), "details": details}
 
 
-def _score_sentences(question_stems: set[str], candidates: list[Sentence]) -> Iterator[tuple[float, Sentence]]:
-    """Scores sentences by overlap with the question, weighted by rarity, plus a share of the preceding one."""
-    stem_sets = [set(stem_words(sentence.text)) for sentence in candidates]
-    document_counts = Counter(word for stems in stem_sets for word in stems)
-    weights = {word: math.log(1 + len(candidates) / (document_counts[word] or 0.5)) for word in question_stems}
-    total = sum(weights.values()) or 1.0
-    previous_stems: set[str] = set()
-    for stems, sentence in zip(stem_sets, candidates, strict=True):
-        own = sum(weights[word] for word in question_stems & stems)
-        preceding = sum(weights[word] for word in (question_stems & previous_stems) - stems)
-        yield (own + (_PRECEDING_SHARE * preceding if own else 0.0)) / total, sentence
-        previous_stems = stems
+def _span_answer(found: tuple[int, int, float] | None, context: str) -> Answer | None:
+    return Answer(context[found[0] : found[1]], found[2], found[0], found[1]) if found else None
 
 
-def _merge_ranges(spans: list[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-    """Merges ranges such as "from 1961 to 1972" into one answer."""
-    merged: list[tuple[int, int]] = []
-    for start, end in spans:
-        if merged and _TIMESPAN.fullmatch(text, merged[-1][1], start):
-            merged[-1] = (merged[-1][0], end)
+def _score_passages(question: Question, passages: Sequence[Sentence]) -> Iterator[tuple[float, Sentence]]:
+    """Scores passages by overlap with the question, weighted by rarity, plus a share of the preceding one."""
+    token_sets = [content_tokens(passage.text) for passage in passages]
+    counts = Counter(token for tokens in token_sets for token in tokens)
+    weights = {token: math.log(1 + len(passages) / (counts[token] or 0.5)) for token in question.focus}
+    total = sum(weights.values())
+    previous: frozenset[str] = frozenset()
+    for tokens, passage in zip(token_sets, passages, strict=True):
+        own = sum(weights[token] for token in question.focus & tokens)
+        preceding = sum(weights[token] for token in (question.focus & previous) - tokens)
+        base = (own + _PRECEDING_SHARE * preceding) / total if total else _NO_FOCUS_COVERAGE
+        hinted = _HINT_SHARE if question.hints & tokens and base else 0.0
+        yield min(1.0, base + hinted), passage
+        previous = tokens
+
+
+def _candidates(question: Question, passages: Sequence[Sentence]) -> Iterator[_Candidate]:
+    for coverage, passage in _score_passages(question, passages):
+        for start, end in find_spans(question, passage.text)[:_MOST_SPANS]:
+            features = _features(question, passage.text, (start, end))
+            rank = (round(coverage + 0.2 * features[0], 4), *features)
+            yield _Candidate(coverage, rank, passage.start + start, passage.start + end)
+
+
+def _features(question: Question, text: str, span: Span) -> tuple[float, ...]:
+    """Returns what speaks for a span within its passage, the most important first; larger is better."""
+    start, end = span
+    before, after = text[:start], text[end:]
+    found = [(first, last) for token, first, last in iter_tokens(text) if token in question.focus]
+    distance = min((_distance(question, span, word) for word in found), default=0)
+    role = 0.0
+    if question.kind is AnswerKind.WHO:
+        preposition = _FINAL_PREPOSITION.search(question.text)
+        if preposition:
+            role = 1.0 if re.search(rf"\b{preposition[1]}\s+(?:\w+\.?\s+)?$", before, re.IGNORECASE) else -1.0
         else:
-            merged.append((start, end))
-    return merged
+            role = 1.0 if _AGENT.search(before) or re.match(r",?\s+who\b", after) else 0.0
+    return (_currency(question, text, span), role, -(distance // _DISTANCE_STEP), -float(distance))
 
 
-def _rank_spans(
-    kinds: frozenset[str], question: str, question_stems: set[str], sentence: Sentence
-) -> Iterator[tuple[int, int]]:
-    """Returns entities of the requested kind that the question does not contain, best first."""
-    text, question_words = sentence.text, set(split_words(question))
-    spans = [span for span in find_spans(kinds, text) if not set(split_words(text[slice(*span)])) <= question_words]
-    positions = [match.start() for match in re.finditer(r"\w+", text) if set(stem_words(match[0])) & question_stems]
-    middle = sum(positions) / len(positions) if positions else 0.0
-    counted_noun = _HOW_MANY.search(question)
-
-    def sort_key(span: tuple[int, int]) -> tuple[bool, bool, bool, float]:
-        start, end = span
-        is_agent = "PER" in kinds and text[:start].rstrip().endswith((" by", " was", " is"))
-        has_counted_noun = counted_noun and stem(counted_noun[1].lower()) in stem_words(
-            text[start : end + len(counted_noun[1]) + 1]
-        )
-        follows_question_word = "DATE" in kinds and question_stems.intersection(stem_words(text[:start])[-1:])
-        return (
-            not is_agent,
-            not has_counted_noun,
-            not follows_question_word,
-            abs((start + end) / 2 - middle) // _DISTANCE_STEP,
-        )
-
-    for start, end in sorted(spans, key=sort_key):
-        yield sentence.start + start, sentence.start + end
+def _distance(question: Question, span: Span, word: Span) -> int:
+    """Returns the characters between a span and a word; only agents may as well precede what they belong to."""
+    if span[0] >= word[0]:
+        return max(0, span[0] - word[1])
+    return word[0] - span[1] + (0 if question.kind is AnswerKind.WHO else _PRECEDING_PENALTY)
 
 
-def _find_relevant_part(question: str, question_stems: set[str], sentence: Sentence) -> tuple[int, int]:
-    """Returns the relevant part of a sentence: the reason, the complement of "is", or the whole."""
-    reason = re.match(r"\s*why\b", question, re.IGNORECASE)
-    match = (_REASON if reason else _COPULA).search(sentence.text)
-    length = len(sentence.text.rstrip(".!?…\"'”’ "))
-    if not match:
-        return sentence.start, sentence.end
-    if reason:
-        return sentence.start + match.start(), sentence.start + length
-    before, after = (
-        set(stem_words(part)) & question_stems
-        for part in (sentence.text[: match.start()], sentence.text[match.end() :])
-    )
-    if after and not before and match.start():
-        return sentence.start, sentence.start + len(sentence.text[: match.start()].rstrip())
-    start = match.end() + len(sentence.text[match.end() :]) - len(sentence.text[match.end() :].lstrip())
-    return (
-        (sentence.start + start, sentence.start + length)
-        if before and start < length
-        else (sentence.start, sentence.end)
-    )
+def _currency(question: Question, text: str, span: Span) -> float:
+    """Returns 1 for what is valid now, -1 for what has been moved or cancelled, 0 if the passage tells neither."""
+    if _ASKS_FOR_OLD.search(question.text):
+        return 0.0
+    before, after = text[: span[0]], text[span[1] :]
+    if _FROM_TO.search(before):
+        return -1.0
+    if _SUPERSEDED.search(after) and not _CURRENT.search(before):
+        return -1.0
+    return 1.0 if _CURRENT.search(before) else 0.0
+
+
+def _find_lone_span(question: Question, candidates: Sequence[_Candidate], context: str) -> Answer | None:
+    """Returns the only span of the kind, if the text is short or the kind has a fixed format."""
+    distinct = {context[one.start : one.end] for one in candidates}
+    if not candidates or len(distinct) > 1:
+        return None
+    one = candidates[0]
+    if question.kind in FIXED_FORMAT_KINDS:
+        return Answer(context[one.start : one.end], _LONE_FIXED_SCORE, one.start, one.end)
+    is_short = len(context.split()) <= _SHORT_TEXT_WORDS
+    if question.kind in _LONE_KINDS and is_short:
+        return Answer(context[one.start : one.end], _LONE_SPAN_SCORE, one.start, one.end)
+    return None
+
+
+def _find_free_answer(question: Question, passages: Sequence[Sentence], context: str) -> Answer | None:
+    """Answers a question whose kind no span has: with the reason, the complement of a verb, or the passage."""
+    ranked = sorted(_score_passages(question, passages), key=lambda pair: -pair[0])
+    if not ranked or not question.focus or ranked[0][0] < _MIN_FREE[question.kind]:
+        return None
+    coverage, passage = ranked[0]
+    start, end, is_exact = _find_relevant_part(question, passage)
+    score = coverage * (_DEFAULT_FACTOR if is_exact else _DEFAULT_FACTOR / 2)
+    return Answer(context[start:end], round(score, 4), start, end)
+
+
+def _find_relevant_part(question: Question, passage: Sentence) -> tuple[int, int, bool]:
+    """Returns the relevant part of a passage, and whether it is more than a guess."""
+    text = passage.text
+    length = len(text.rstrip(".!?…\"'”’ "))
+    if question.kind is AnswerKind.WHY:
+        reason = _REASON.search(text)
+        start = reason.start() if reason else 0
+        return passage.start + start, passage.start + length, reason is not None
+    if question.kind is AnswerKind.YES_NO:
+        return passage.start, passage.start + length, False
+    if complement := _find_complement(question, text, length):
+        return passage.start + complement[0], passage.start + complement[1], True
+    return passage.start, passage.start + length, False
+
+
+def _find_complement(question: Question, text: str, length: int) -> Span | None:
+    """Returns what follows the question's last word or "is"; what precedes "is" if the question's words follow it."""
+    if copula := _COPULA.search(text):
+        before = question.focus & content_tokens(text[: copula.start()])
+        after = question.focus & content_tokens(text[copula.end() :])
+        if after and not before and copula.start():
+            return 0, len(text[: copula.start()].rstrip())
+        if before and not after and copula.end() < length:
+            return _trim(text, copula.end(), length)
+    spans = [(first, last) for token, first, last in iter_tokens(text) if token in question.focus]
+    if not spans:
+        return None
+    start = spans[-1][1]
+    stop = _CLAUSE_END.search(text, start)
+    end = min(stop.start() if stop else length, length)
+    words = text[start:end].split()
+    return _trim(text, start, end) if 0 < len(words) <= _LONGEST_COMPLEMENT else None
+
+
+def _trim(text: str, start: int, end: int) -> Span | None:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip(" \t:,"))
+    return (start, start + len(text[start:end].rstrip(" ,"))) if text[start:end].strip() else None

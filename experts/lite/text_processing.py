@@ -20,6 +20,9 @@ _ABBREVIATION = re.compile(
     r"Sept?|Oct|Nov|Dec|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|z\.B|d\.h|bzw|usw|ca|Str|M|Mme|Mlle)\.$"
 )
 _MAY_END_SENTENCE = re.compile(r"(?:etc|a\.m|p\.m|U\.S|U\.K|Inc|Ltd|Co|Corp|usw|al)\.$")
+_DAY_NUMBER = re.compile(r"(?<!\d)\d{1,2}\.$")
+_MONTH = re.compile(r"\s+(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
+"""Beginning of a German month, before which a day has a full stop."""
 _LOWER = re.compile(r"\s*[a-zà-öø-ÿ]")
 _CAPITAL = re.compile(r"\s+[\"'“‘«(]*[A-ZÀ-ÖØ-Þ]")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -99,6 +102,8 @@ def _is_sentence_end(text: str, match: re.Match[str]) -> bool:
     if not match[0].startswith("."):
         return not (match[0][0] in "!?…" and _LOWER.match(text, match.end()))
     if _LOWER.match(text, match.end()):
+        return False
+    if _DAY_NUMBER.search(text[max(0, match.start() - 3) : match.start() + 1]) and _MONTH.match(text, match.end()):
         return False
     before = text[max(0, match.start() - 10) : match.start() + 1]
     if not _ABBREVIATION.search(before):

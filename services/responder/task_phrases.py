@@ -11,7 +11,7 @@ from services.responder.run_summary import Json, Task
 CONFIDENT = 0.8
 """Confidence below which a transcript is described as rough."""
 
-UNSURE = 0.3
+UNSURE = 0.4
 """Score below which an answer is described as a guess."""
 
 MAX_LISTED = 12
@@ -104,11 +104,13 @@ def _describe_entities(task: Task) -> str:
 
 
 def _describe_answer(task: Task) -> str:
+    details = task.data("details")
+    if isinstance(details, dict) and details.get("answer") == "":
+        return _describe_no_answer(task)
     if not task.text:
         return ""
-    details = task.data("details")
     score = details.get("score") if isinstance(details, dict) else None
-    question_text = f"{inline(task.question).rstrip('?.! ')}? " if task.question else ""
+    question_text = f"{_without_mark(task.question)}? " if task.question else ""
     page = details.get("page") if isinstance(details, dict) else None
     where = f" (page {page})" if isinstance(page, int) and page > 1 else ""
     doubt = isinstance(score, int | float) and 0 < score < UNSURE
@@ -116,6 +118,16 @@ def _describe_answer(task: Task) -> str:
     if "\n" in task.text or len(task.text) > len(inline(task.text)):
         return f"{question_text.rstrip()}{_text(task)}{where}{hint}"
     return f"{question_text}**{inline(task.text)}**{where}{hint}"
+
+
+def _describe_no_answer(task: Task) -> str:
+    """An answer that was not found is no fact about the text, which may well contain it."""
+    question_text = f" to “{_without_mark(task.question)}?”" if task.question else ""
+    return f"I found no answer{question_text}{_in(task)}."
+
+
+def _without_mark(question: str) -> str:
+    return inline(question).rstrip("?？.。!！ ")
 
 
 def _describe_objects(task: Task) -> str:

@@ -1,0 +1,231 @@
+"""Finds fields of bills and lists by their labels in several languages: total, tax, dates, number, items."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experts.lite.entities import find_entities
+from experts.lite.quantities import parse_number
+from experts.lite.question_types import (
+    AnswerKind,
+    Question,
+    compile_pattern,
+    content_tokens,
+    join_patterns,
+    load_questions,
+)
+
+Found = tuple[int, int, float]
+"""Start, end and score of an answer."""
+
+_FLAGS = re.IGNORECASE
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field of a bill: how questions ask for it and how bills label it."""
+
+    asked: re.Pattern[str]
+    labels: tuple[re.Pattern[str], ...]
+    """The clearest first."""
+    is_date: bool = False
+    is_code: bool = False
+
+
+def _read_field(data: Mapping[str, Any]) -> _Field:
+    labels = tuple(re.compile(join_patterns(alternatives), _FLAGS) for alternatives in data["labels"])
+    value = data["value"]
+    return _Field(re.compile(join_patterns(data["asked"]), _FLAGS), labels, value == "date", value == "code")
+
+
+_FIELDS = tuple(map(_read_field, load_questions()["fields"].values()))
+"""The fields in the order in which questions are compared with them; the total is the last."""
+_TOTAL = _FIELDS[-1]
+_PART_LABEL = compile_pattern("part_label")
+_CLOSING = compile_pattern("closing")
+_SENDER_ASKED, _COMPANY_ASKED = compile_pattern("sender_asked"), compile_pattern("company_asked")
+_RECIPIENT_ASKED, _RECIPIENT = compile_pattern("recipient_asked"), compile_pattern("recipient_label")
+_BILL, _AMOUNT, _MOST = compile_pattern("bill"), compile_pattern("amount"), compile_pattern("most")
+_CODE = re.compile(r"(?<!\w)(?:[A-Z]{1,5}[-/ ]?)?\d[\w/-]*", _FLAGS)
+_LABEL_SCORE, _WEAK_LABEL_SCORE, _ITEM_SCORE, _GUESS_SCORE, _SENDER_SCORE, _LETTERHEAD_SCORE = (
+    0.95,
+    0.85,
+    0.8,
+    0.25,
+    0.7,
+    0.5,
+)
+_LONGEST_LABEL, _LONGEST_ROW = 60, 300
+_GENERIC = content_tokens(" ".join(load_questions()["generic"]))
+"""Words that name no item of a bill."""
+
+
+def find_bill_field(question: Question, text: str) -> Found | None:
+    """Returns the field of a bill, letter or list that a question asks for; None without one."""
+    if _RECIPIENT_ASKED.search(question.text):
+        return _find_recipient(text)
+    if _SENDER_ASKED.search(question.text):
+        return _find_sender(question, text)
+    rows = list(_rows(text))
+    field = next((field for field in _FIELDS if field.asked.search(question.text)), None)
+    if field is None or (
+        field is _TOTAL and question.kind not in {AnswerKind.MONEY, AnswerKind.ANY, AnswerKind.MEASURE}
+    ):
+        return _find_item(question, rows)
+    specific = question.focus - _GENERIC - content_tokens(" ".join(_question_labels(field)))
+    if not (field.is_date or field.is_code) and specific and (item := _find_item(question, rows)):
+        return item
+    found = _find_labelled(field, rows)
+    unexplained = {token for token in specific if token.isascii()} - content_tokens(text)
+    if found and field is _TOTAL and unexplained:
+        return None
+    return found
+
+
+def find_extreme(question: Question, text: str) -> Found | None:
+    """Returns the row of a list with the lowest or highest amount."""
+    priced = []
+    for row in _rows(text):
+        amounts = list(_AMOUNT.finditer(row.text))
+        if amounts and row.text[: amounts[-1].start()].strip() and not _is_sum(row.text):
+            priced.append((parse_number(_digits(amounts[-1][0])), row))
+    if len(priced) < 2:  # noqa: PLR2004  # one is no extreme
+        return None
+    choose = max if _MOST.search(question.text) else min
+    row = choose(priced, key=lambda pair: pair[0])[1]
+    return row.start, row.start + len(row.text), _ITEM_SCORE
+
+
+@dataclass(frozen=True)
+class _Row:
+    text: str
+    start: int
+
+
+def _rows(text: str) -> Iterator[_Row]:
+    start = 0
+    for line in text.splitlines(keepends=True):
+        row = line.strip()
+        if row and len(row) <= _LONGEST_ROW:
+            yield _Row(row, start + len(line) - len(line.lstrip()))
+        start += len(line)
+
+
+def _question_labels(field: _Field) -> Iterator[str]:
+    return (pattern.pattern for pattern in field.labels)
+
+
+def _is_sum(row: str) -> bool:
+    return any(label.search(row) for label in _TOTAL.labels) or _PART_LABEL.search(row) is not None
+
+
+def _find_labelled(field: _Field, rows: Sequence[_Row]) -> Found | None:
+    for rank, label in enumerate(field.labels):
+        found = []
+        for index, row in enumerate(rows):
+            match = label.search(row.text)
+            if match is None or match.start() > _LONGEST_LABEL or (field is _TOTAL and _PART_LABEL.search(row.text)):
+                continue
+            below = rows[index + 1] if index + 1 < len(rows) else None
+            value = _find_value(field, row, match.end(), below)
+            if value:
+                found.append((*value, _LABEL_SCORE if rank == 0 or len(field.labels) - rank > 1 else _WEAK_LABEL_SCORE))
+        if found:
+            return found[-1] if field is _TOTAL else found[0]
+    return None
+
+
+def _find_value(field: _Field, row: _Row, after: int, below: _Row | None) -> tuple[int, int] | None:
+    """Returns the value behind a label in its row, else in front of it, else alone in the row below."""
+    values = list(_values(field, row.text))
+    behind = [span for span in values if span[0] >= after]
+    if behind:
+        start, end = behind[-1] if field is _TOTAL else behind[0]
+        return row.start + start, row.start + end
+    if field.is_date and values:
+        return row.start + values[0][0], row.start + values[0][1]
+    if below:
+        alone = list(_values(field, below.text))
+        if len(alone) == 1 and not below.text[: alone[0][0]].strip(" \t:=") and not below.text[alone[0][1] :].strip():
+            return below.start + alone[0][0], below.start + alone[0][1]
+    return None
+
+
+def _values(field: _Field, text: str) -> Iterator[tuple[int, int]]:
+    if field.is_date:
+        yield from ((one.start, one.end) for one in find_entities(text) if one.kind == "DATE")
+    elif field.is_code:
+        yield from (match.span() for match in _CODE.finditer(text))
+    else:
+        yield from (_trimmed(match) for match in _AMOUNT.finditer(text))
+
+
+def _trimmed(match: re.Match[str]) -> tuple[int, int]:
+    return match.start() + len(match[0]) - len(match[0].lstrip()), match.start() + len(match[0].rstrip(" .,"))
+
+
+def _find_item(question: Question, rows: Sequence[_Row]) -> Found | None:
+    """Returns the amount in the row of a list that the question names."""
+    if question.kind not in {AnswerKind.MONEY, AnswerKind.ANY}:
+        return None
+    specific = question.focus - _GENERIC
+    best: tuple[float, int, int] | None = None
+    for row in rows:
+        amounts = list(_AMOUNT.finditer(row.text))
+        if not amounts or (len(row.text) > 2 * _LONGEST_LABEL):
+            continue
+        label = row.text[: amounts[-1].start()]
+        shared = specific & content_tokens(label)
+        if shared and label.count(" ") <= 8:  # noqa: PLR2004  # longer rows are sentences
+            share = len(shared) / len(specific)
+            if best is None or share > best[0]:
+                start, end = _trimmed(amounts[-1])
+                best = share, row.start + start, row.start + end
+    if best is None or best[0] < 0.5 or (question.kind is AnswerKind.ANY and not _PRICED.search(question.text)):  # noqa: PLR2004
+        return None
+    return best[1], best[2], round(_ITEM_SCORE * best[0], 4)
+
+
+_PRICED = re.compile(r"\b(?:price|cost|how much|fee|amount)\b", _FLAGS)
+
+
+def _find_recipient(text: str) -> Found | None:
+    """Returns the name behind a label such as "Bill to" or "Dear"; else below it, in the same column."""
+    rows = [list(re.finditer(r"[^\t]+", row.text)) for row in _rows(text)]
+    starts = [row.start for row in _rows(text)]
+    for index, cells in enumerate(rows):
+        for column, cell in enumerate(cells):
+            label = _RECIPIENT.match(cell[0].strip())
+            if label is None:
+                continue
+            name = re.match(r"[^,\n]{2,60}", cell[0].strip()[label.end() :])
+            if name:
+                start = starts[index] + cell.start() + len(cell[0]) - len(cell[0].lstrip()) + label.end()
+                return start, start + len(name[0].rstrip(" .:")), _LABEL_SCORE
+            if index + 1 < len(rows) and column < len(rows[index + 1]):
+                below = rows[index + 1][column]
+                start = starts[index + 1] + below.start()
+                return start, start + len(below[0].rstrip(" ,")), _LABEL_SCORE
+    return None
+
+
+def _find_sender(question: Question, text: str) -> Found | None:
+    """Returns the name below the closing of a letter; else the head of a bill."""
+    rows = list(_rows(text))
+    for index, row in enumerate(rows):
+        if (closing := _CLOSING.search(row.text)) and index + 1 < len(rows) and len(row.text) < _LONGEST_LABEL:
+            name = rows[index + 1]
+            if closing.start() < _LONGEST_LABEL // 2 and not _COMPANY_ASKED.search(question.text):
+                return name.start, name.start + len(name.text.split("\t")[0].rstrip(" ,")), _SENDER_SCORE
+    is_headed = (
+        bool(rows) and (_BILL.search(text) or _COMPANY_ASKED.search(question.text)) and "." not in rows[0].text[-1:]
+    )
+    if not is_headed:
+        return None
+    head = rows[0].text.split("\t")[0]
+    return rows[0].start, rows[0].start + len(head), _LETTERHEAD_SCORE
+
+
+def _digits(written: str) -> str:
+    return re.sub(r"[^\d.,' ]", "", written).strip(" .,'")
