@@ -48,8 +48,26 @@ _PLACE = re.compile(
     rf"| (?:{join_patterns(_PATTERNS['place_noun'])}))*"
 )
 _CJK_PLACE = re.compile(r"(?<=在)[\u4e00-\u9fff\d]{2,10}?(?=[举召集开见进，。]|$)|[가-힣\d]+(?: [가-힣\d]+)?(?=에서)")
-_BY_PATTERN = {AnswerKind.DURATION: (_DURATIONS, _MEASURES), AnswerKind.MEASURE: (_MEASURES, _DURATIONS)}
-_CODE = r"[A-Z0-9][\w/-]*\d[\w/-]*|\d[\d -]*\d|\d|[A-Z]\b"
+_UNITS = tuple(
+    (re.compile(asked, re.IGNORECASE), re.compile(units, re.IGNORECASE))
+    for asked, units in load_questions()["measures"].items()
+)
+"""Units in which what a question asks for is measured."""
+_HOURS = re.compile(
+    r"\b(?:from|between|von|de|entre|zwischen)\s+\d{1,2}(?:[:.]\d\d)?\s+(?:to|till|until|and|bis|à|a|y|et|und)"
+    r"\s+\d{1,2}(?:[:.]\d\d)?\b(?![.,]\d|\s*(?:%|[€£$]))"
+)
+_MONTHS = re.compile(
+    r"\b(?:early |late |mid-)?(?:January|February|March|April|June|July|August|September|October|November|December"
+    r"|Januar|Februar|März|Juni|Juli|Oktober|Dezember|janvier|février|avril|juin|juillet|août|septembre|octobre|novembre"
+    r"|décembre|enero|febrero|marzo|abril|junio|julio|agosto|septiembre|octubre|noviembre|diciembre)\b|(?<=in )May\b"
+)
+_PLACE_JOINT = re.compile(r"\s+(?:at|in|on)\s+")
+_ROOM = re.compile(r"\b(?:room|hall|building)\b", re.IGNORECASE)
+_CODE = (
+    r"[A-Z0-9][\w/-]*\d[\w/-]*|\d[\d -]*\d|\d|[A-Z]\b"
+    r"|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b"
+)
 _DATE_WITH_TIME = re.compile(r"\s*(?:,|at|um|à|a las|from|von|de|ab)?\s*")
 _RANGE = re.compile(r"\s*(?:to|and|until|till|bis|à|a|hasta|-|–|—|至|到|부터|까지|~)\s*")
 _LIST = re.compile(r"\s*(?:,|and|&|,\s*and|und|et|y|e)\s*")
@@ -82,19 +100,21 @@ def _nouns(question: str) -> Iterator[str]:
 
 
 def _of_kind(question: Question, text: str) -> list[Span]:
-    if question.kind in _BY_PATTERN:
-        return [span for pattern in _BY_PATTERN[question.kind] for span in _matches(pattern, text)]
+    if question.kind is AnswerKind.DURATION:
+        return _matches(_DURATIONS, text)
+    if question.kind is AnswerKind.MEASURE:
+        return _measures(question, text)
     if question.kind is AnswerKind.COUNT:
         return _counts(question, text)
-    if question.kind is AnswerKind.CODE:
-        return find_code(question, text)
     entities = find_entities(text)
+    if question.kind is AnswerKind.CODE:
+        return find_code(question, text) or (_find_room(entities, text) if _ROOM.search(question.text) else [])
     spans = [(one.start, one.end) for one in entities if one.kind in _ENTITIES.get(question.kind, ())]
     match question.kind:
         case AnswerKind.DATE:
             spans = _with_times(entities, text)
         case AnswerKind.TIME:
-            spans = _join(spans, _RANGE, text)
+            spans = _join(spans, _RANGE, text) or _matches(_HOURS, text)
         case AnswerKind.MONEY:
             spans += [span for span in _matches(_PLAIN_AMOUNT, text) if not _overlaps(span, spans)]
         case AnswerKind.WHO:
@@ -102,8 +122,19 @@ def _of_kind(question: Question, text: str) -> list[Span]:
             spans += [span for span in _names(text) if not _overlaps(span, taken)]
             spans = _join([*spans, *_matches(_CJK_NAME, text)], _LIST, text)
         case AnswerKind.WHERE:
-            spans += _places(entities, text)
+            spans = _join([*spans, *_places(entities, text)], _PLACE_JOINT, text)
     return sorted(set(spans))
+
+
+def _find_room(entities: Sequence[Entity], text: str) -> list[Span]:
+    return list(_places(entities, text))
+
+
+def _measures(question: Question, text: str) -> list[Span]:
+    """Returns quantities in the units that the question is about; of any unit if it names none."""
+    spans = [*_matches(_MEASURES, text), *_matches(_DURATIONS, text)]
+    units = next((units for asked, units in _UNITS if asked.search(question.text)), None)
+    return [span for span in spans if units is None or units.search(text[slice(*span)])]
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> list[Span]:
@@ -155,6 +186,10 @@ def _with_times(entities: Sequence[Entity], text: str) -> list[Span]:
     """Returns dates, joined with the time behind them; times alone if there are no dates."""
     dates = _join([(one.start, one.end) for one in entities if one.kind == "DATE"], _RANGE, text)
     times = _join([(one.start, one.end) for one in entities if one.kind == "TIME"], _RANGE, text)
+    if not times:
+        times = _matches(_HOURS, text)
+    if not dates:
+        dates = _matches(_MONTHS, text)
     joined = [
         next(
             ((start, last) for first, last in times if first >= end and _DATE_WITH_TIME.fullmatch(text, end, first)),

@@ -83,7 +83,7 @@ _RULES = (
     _rule("DATE", 0.98, r"(?:\d{4}\s?[年년]\s?)?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日日일号]"),
     _rule("DATE", 0.85, rf"\b(?:(?:next|last|this)\s+)?{_WEEKDAY}\b", _ANY),
     _rule("MONEY", 0.97, rf"(?:(?:US|A|C|HK)?\$|[€£¥₹]|\b(?:{_CURRENCY})\b)[^\S\n\t]?{_NUMBER}{_SCALE}"),
-    _rule("MONEY", 0.95, rf"\b{_NUMBER}{_SCALE}[^\S\n\t]?(?:[€£¥₹$]|(?:{_CURRENCY}|{_CURRENCY_WORDS})\b)"),
+    _rule("MONEY", 0.95, rf"\b{_NUMBER}{_SCALE}[^\S\n\t]?(?:[€£¥₹$]|(?:{_CURRENCY}|{_CURRENCY_WORDS})\b)", _ANY),
     _rule("MONEY", 0.9, rf"\b(?:(?:{_NUMBER_WORDS})[ -])+(?:{_CURRENCY_WORDS})\b", _ANY),
     _rule("MONEY", 0.9, r"\d[\d,.]*\s?(?:원|元|块)"),
     _rule("PERCENT", 0.97, rf"\b{_NUMBER}\s?(?:%|per\s?cent\b|percent\b)"),

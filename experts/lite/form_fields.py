@@ -16,6 +16,8 @@ _PAIR = re.compile(r"([^\W\d_][^:：]{0,40}?)\s*(?::(?!\d)|：)\s*")
 _PREFIX = re.compile(r"(\D{2,40}?)\s*[#.]?\s*((?=[$€£¥+(]?\d|[A-Z]{1,5}[-/]?\d).+)")
 _CODE = re.compile(r"[A-Z0-9][\w/-]*\d[\w/-]*|\d+", re.IGNORECASE)
 _INTEGER = re.compile(r"\d+(?:[.,]\d{3})*(?![\d.,]|\s*%)")
+_WORDS = re.compile(r"[^\W_]+")
+_INEXACT = 0.95
 _LABEL_WORDS, _LONGEST_VALUE = 4, 60
 _SAME_LINE, _RIGHT, _BELOW = 1.0, 0.95, 0.8
 _INTEGER_FIT, _NAME_FIT, _FREE_FIT = 0.6, 0.8, 0.7
@@ -81,7 +83,9 @@ def _match_label(question: Question, label: str) -> float:
     shared = tokens & question.focus
     if not shared or len(tokens) > _LABEL_WORDS:
         return 0.0
-    return 2 * len(shared) / (len(question.focus) + len(tokens))
+    words, asked = (" ".join(_WORDS.findall(text.lower())) for text in (label, question.text))
+    exact = 1.0 if f" {words} " in f" {asked} " else _INEXACT
+    return exact * 2 * len(shared) / (len(question.focus) + len(tokens))
 
 
 def _field_answers(question: Question, text: str, line: Line, fit: float) -> Iterator[FieldAnswer]:

@@ -22,7 +22,6 @@ from services.common.errors import FailedPrecondition
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-NO_TEXT = "No text found."
 
 _PORT = "image"
 _SLOW_SECONDS = 8.0
@@ -260,7 +259,7 @@ class ImageToText(Handler):
 
     def finish(self, raw: list[PageText]) -> Outputs:
         text = "\n\n".join(page.text for page in raw if page.text)
-        return {"text": text or NO_TEXT, "details": {"pages": [_render_page(page) for page in raw]}}
+        return {"text": text, "details": {"pages": [_render_page(page) for page in raw]}}
 
 
 def _render_page(text: PageText) -> dict[str, Any]:

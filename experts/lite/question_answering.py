@@ -30,6 +30,8 @@ _MIN_FREE = {AnswerKind.ANY: 0.5, AnswerKind.WHY: 0.5, AnswerKind.YES_NO: 0.34}
 _NO_FOCUS_COVERAGE = 0.5
 """Assumed share where the question names nothing but the kind of its answer."""
 _PRECEDING_SHARE, _HINT_SHARE = 0.4, 0.15
+_LABEL_SHARE = 0.3
+_LABEL_WORDS = re.compile(r"[^\W_]+")
 _SHORT_TEXT_WORDS = 60
 _LONE_SPAN_SCORE, _LONE_FIXED_SCORE, _GUESS_SCORE = 0.45, 0.6, 0.25
 _AMBIGUITY_FACTOR = 0.55
@@ -49,7 +51,9 @@ _FACTORS = {
 }
 _DEFAULT_FACTOR = 0.6
 _UNTYPED_KINDS = frozenset({AnswerKind.ANY, AnswerKind.WHY, AnswerKind.YES_NO})
-_LONE_KINDS = frozenset({AnswerKind.DATE, AnswerKind.TIME, AnswerKind.MONEY, AnswerKind.ADDRESS, AnswerKind.PERCENT})
+_LONE_KINDS = frozenset(
+    {AnswerKind.WHERE, AnswerKind.DATE, AnswerKind.TIME, AnswerKind.MONEY, AnswerKind.ADDRESS, AnswerKind.PERCENT}
+)
 
 _QUESTION_NAME = re.compile(r"(?<=[a-z,]\s)[A-ZÀ-ÖØ-Þ][a-zß-ÿ]{3,}")
 _COPULA, _REASON = compile_pattern("copula"), compile_pattern("reason")
@@ -187,8 +191,15 @@ def _score_passages(question: Question, passages: Sequence[Sentence]) -> Iterato
         preceding = sum(weights[token] for token in (question.focus & previous) - tokens)
         base = (own + _PRECEDING_SHARE * preceding) / total if total else _NO_FOCUS_COVERAGE
         hinted = _HINT_SHARE if question.hints & tokens and base else 0.0
-        yield min(1.0, base + hinted), passage
+        labelled = _LABEL_SHARE if base and _is_label_in(passage.text, question.text) else 0.0
+        yield min(1.0, base + hinted + labelled), passage
         previous = tokens
+
+
+def _is_label_in(passage: str, question: str) -> bool:
+    """Whether the first cell of a row, such as "Check-out", is in the question."""
+    label = " ".join(_LABEL_WORDS.findall(passage.partition("\t")[0].lower()))
+    return "\t" in passage and bool(label) and f" {label} " in f" {' '.join(_LABEL_WORDS.findall(question.lower()))} "
 
 
 def _candidates(question: Question, passages: Sequence[Sentence]) -> Iterator[_Candidate]:
@@ -212,6 +223,9 @@ def _features(question: Question, text: str, span: Span) -> tuple[float, ...]:
             role = 1.0 if re.search(rf"\b{preposition[1]}\s+(?:\w+\.?\s+)?$", before, re.IGNORECASE) else -1.0
         else:
             role = 1.0 if _AGENT.search(before) or re.match(r",?\s+who\b", after) else 0.0
+    if question.kind in {AnswerKind.MEASURE, AnswerKind.COUNT, AnswerKind.MONEY}:
+        noun = re.match(r"\s+(?:of\s+|for\s+)?([\w-]+)", after)
+        role = 1.0 if noun and content_tokens(noun[1]) & question.focus else 0.0
     return (_currency(question, text, span), role, -(distance // _DISTANCE_STEP), -float(distance))
 
 
@@ -244,7 +258,8 @@ def _find_lone_span(question: Question, candidates: Sequence[_Candidate], contex
         return Answer(context[one.start : one.end], _LONE_FIXED_SCORE, one.start, one.end)
     is_short = len(context.split()) <= _SHORT_TEXT_WORDS
     if question.kind in _LONE_KINDS and is_short:
-        return Answer(context[one.start : one.end], _LONE_SPAN_SCORE, one.start, one.end)
+        score = _GUESS_SCORE if question.kind is AnswerKind.WHERE else _LONE_SPAN_SCORE
+        return Answer(context[one.start : one.end], score, one.start, one.end)
     return None
 
 

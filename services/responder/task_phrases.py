@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from services.responder.markdown import describe_file, format_percent, inline, inline_full, join_list, quote
@@ -26,6 +26,21 @@ _LEAD = re.compile(
     r"|i want(?: to know)?|detect|identify|classify)\s+)+",
     re.IGNORECASE,
 )
+_ONLY_PEOPLE = re.compile(r"(?:no|\d+) (faces?|people|persons?)", re.IGNORECASE)
+_ABOUT_PEOPLE = re.compile(
+    r"\b(?:faces?|people|persons?|humans?|man|men|woman|women|guys?|child(?:ren)?|kids?|babies|baby|heads?|crowd|friends?|family"
+    r"|anyone|anybody|someone|somebody|everyone|everybody|who|objects?|things?|everything|anything|what|we|us"
+    r"|gesicht\w*|personen|person|leute|menschen|kinder|visages?|personnes?|gens|enfants?"
+    r"|caras?|rostros?|personas?|gente|niños?)\b"
+    r"|사람|얼굴|명|人|脸|面孔|物",
+    re.IGNORECASE,
+)
+"""Words of requests about people, or about all that there is, in the languages of the planner."""
+_UNTAUGHT_CLASSES = re.compile(
+    r"\b(?:spam|phishing|a scam|toxic|offensive|abusive|hateful|hate speech|fake|sarcastic|ironic|urgent|formal)\b",
+    re.IGNORECASE,
+)
+"""Classes that a classifier tells only if it names them."""
 _KINDS = {
     "per": "people",
     "person": "people",
@@ -52,8 +67,6 @@ def describe_result(task: Task) -> str:
 
 
 def _describe_ocr(task: Task) -> str:
-    if not task.text:
-        return ""
     subject = _subject(task, "The picture")
     details = task.data("details")
     pages = details.get("pages") if isinstance(details, dict) else None
@@ -61,6 +74,8 @@ def _describe_ocr(task: Task) -> str:
         return f"No text was found{_in(task)}. {_DESCRIBING}"
     if isinstance(pages, list) and len(pages) > 1:
         subject += f" ({len(pages)} pages)"
+    if not task.text:
+        return ""
     return f"{subject} says:{_text(task)}"
 
 
@@ -83,11 +98,20 @@ def _describe_classes(task: Task) -> str:
     if not labels:
         return ""
     best, others = labels[0], labels[1:3]
+    asked = _UNTAUGHT_CLASSES.search(task.source)
+    if asked and not any(asked[0].lower() in label["label"].lower() for label in labels):
+        return (
+            f"The model that looked cannot tell whether something is {asked[0].lower()}: it tells {_classes(labels)}."
+        )
     confidence_text = format_percent(best.get("score"))
     question_text = f"{_question(task.source)}: " if task.source else ""
     rest = [f"{inline(other['label'])} {format_percent(other.get('score'))}".strip() for other in others]
     after = f"; then {join_list(rest)}" if rest else ""
     return f"{question_text}**{inline(best['label'])}**{f' ({confidence_text}{after})' if confidence_text else ''}."
+
+
+def _classes(labels: Sequence[Mapping[str, Any]]) -> str:
+    return join_list([inline(label["label"]) for label in labels[:MAX_LISTED]])
 
 
 def _describe_entities(task: Task) -> str:
@@ -135,8 +159,18 @@ def _describe_objects(task: Task) -> str:
     pictures = _created_files(task)
     if not count:
         return ""
+    if kind := _only_kind(task):
+        return (
+            f"The model that looked finds only {kind}: it cannot find anything else in {_subject(task, 'the picture')}."
+        )
     where = f", marked in {pictures}" if pictures and _records(task, "objects") else ""
     return f"{_subject(task, 'The picture')} shows {count.rstrip('.')}{where}."
+
+
+def _only_kind(task: Task) -> str:
+    """The only kind of thing a detector finds, if the request is about something else."""
+    found = _ONLY_PEOPLE.fullmatch(inline(task.text).rstrip("."))
+    return found[1] if found and task.source and not _ABOUT_PEOPLE.search(task.source) else ""
 
 
 def _describe_summary(task: Task) -> str:

@@ -20,7 +20,7 @@ from tests.eval.answers.run import Outcome, run_case
 
 CASES = {case_set: read(case_set) for case_set in CaseSet}
 ALL = [case for cases in CASES.values() for case in cases]
-OTHER_TASKS = {"calculation", "conversion", "conversation", "none"}
+OTHER_TASKS = {"conversation", "none"}
 LITE_TASKS = {entry["task"] for entry in json.loads(Path("experts/lite/models.json").read_text(encoding="utf-8"))}
 KINDS = {
     "typo", "polite", "several questions", "several files", "follow-up", "condition", "impossible", "wrong file",

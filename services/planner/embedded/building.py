@@ -11,7 +11,7 @@ from services.planner.embedded.resources import Resource
 from services.planner.embedded.rules import Drafted
 from services.planner.embedded.senses import EDITING, sense, task_of
 from services.planner.embedded.steps import Step
-from services.planner.embedded.streams import Stream
+from services.planner.embedded.streams import Stream, answers
 from services.planner.embedded.weaver import Weaver
 from services.planner.plan import Draft, Many, Note, NoteKind
 from services.planner.task_spec import Modality, Spec
@@ -88,7 +88,7 @@ class Builder:
         offered = [
             step if step.labels or self._weaver.offers(step.spec) else replace(step, spec=usual) for step in found
         ]
-        return offered or [Step(usual, self._clause(at))]
+        return offered or [Step(usual, self._clause(at, asking=answers(usual)))]
 
     def _spec(self, name: str) -> Spec:
         there = {kind for resource in self._drafted.resources for kind in resource.modalities[:1]}
@@ -96,9 +96,14 @@ class Builder:
         task = task_of(name, picture=Modality.TABLE not in there and Modality.IMAGE in there | made)
         return self._weaver.spec(task)
 
-    def _clause(self, at: int) -> Clause:
-        """The clause that stands there, or nearest to it; the whole request if there is none."""
-        clauses = self._drafted.clauses
+    def _clause(self, at: int, *, asking: bool = False) -> Clause:
+        """The clause at a position, or nearest to it; the whole request if there is none.
+
+        Args:
+            at: position in the request.
+            asking: whether clauses that ask are preferred.
+        """
+        clauses = [one for one in self._drafted.clauses if asking and one.asks] or self._drafted.clauses
         if not clauses:
             return whole(self._drafted)
         return min(clauses, key=lambda clause: max(clause.start - at, at - clause.end + 1, 0))

@@ -167,4 +167,4 @@ def _expanded(pattern: str, words: Mapping[str, str]) -> str:
         pattern = pattern.replace(mask, meaning)
     pattern = pattern.replace(r"[\w'<>-]", rf"(?:[\w'-]|{MARKED})")
     pattern = pattern.replace(" ~ ", rf" (?:{_WORD} ){{0,3}}?")
-    return pattern.replace(" ", r"\s+")
+    return pattern.replace(" ?", r"\s*").replace(" ", r"\s+")

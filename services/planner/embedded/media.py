@@ -198,6 +198,8 @@ class Media:
             index = _ORDINALS[word] if word else int(ordinal[3]) - 1
             if -1 <= index < len(sent):
                 yield [sent[index]]
+        if len([one for one in self.every(clause) if one in sent]) == len(sent):
+            yield list(sent)
         called = [resource for resource in self.called(clause, modality) if resource in sent]
         if len(called) < len(sent):
             yield called

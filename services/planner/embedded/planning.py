@@ -10,7 +10,7 @@ from services.planner.embedded.learned.weights import Weights, weights
 from services.planner.embedded.learned.words import Token, tokens
 from services.planner.embedded.rules import CONTROLLER, Drafted, Rules
 from services.planner.embedded.senses import senses_of
-from services.planner.embedded.weighing import hints, only_asks, standing
+from services.planner.embedded.weighing import agreement, hints, only_asks, standing
 from services.planner.plan import Decision, Draft
 from services.planner.request import Request
 from services.planner.task_spec import Catalogue
@@ -41,21 +41,25 @@ class Embedded:
         known = hints(drafted, self._places)
         found = tokens(drafted.wording)
         reading = read(found, known, self._learned)
-        certainty = standing(reading, known, asks=only_asks(drafted))
+        certainty, agreed = standing(reading, known, asks=only_asks(drafted)), agreement(reading, known)
         if certainty is not None:
-            return _told(drafted.draft, certainty)
-        return self._built(drafted, reading, found, catalogue)
+            return _told(drafted.draft, certainty * agreed)
+        draft, certainty = self._built(drafted, reading, found, catalogue)
+        return _told(draft, certainty * agreed)
 
     def _knows(self, drafted: Drafted) -> bool:
         """Whether all that rules found could have been learned: else another graph would leave some of it out."""
         return set(senses_of(drafted.draft).values()) <= self._places.keys()
 
-    def _built(self, drafted: Drafted, reading: Reading, found: list[Token], catalogue: Catalogue) -> Draft:
+    def _built(
+        self, drafted: Drafted, reading: Reading, found: list[Token], catalogue: Catalogue
+    ) -> tuple[Draft, float]:
+        """The plan of the learned graph, or of the rules if the graph leaves out more, and how certain it is."""
         builder = Builder(drafted, self._rules.weaver(drafted, catalogue), self._learned.senses)
         built = builder.build(reading, [token.start for token in found])
         if drafted.draft.tasks and reading.graph.senses and lacks_more(built, drafted.draft):
-            return drafted.draft
-        return _told(with_remarks(drafted, built, reading.probability), reading.probability)
+            return drafted.draft, drafted.draft.decision.confidence
+        return with_remarks(drafted, built, reading.probability), reading.probability
 
 
 def _told(draft: Draft, certainty: float) -> Draft:

@@ -54,7 +54,7 @@ class Ports:
             Wanting: something is missing.
         """
         fed = taken(step.spec, (meant(stream, step.clause.masked) for stream in step.fed or ()))
-        if step.clause.asks:
+        if step.clause.asks or self._texts.asks(step.clause, step.spec):
             fed.pop("question", None)
         filled = {
             port.name: fed.get(port.name) or self._found(step, port)

@@ -26,6 +26,7 @@ CONTROLLER = "embedded"
 SEVERAL = "several"
 """Aspect of words that call for a task only where there are several files or texts."""
 
+_DETECTING = frozenset(("object-detection", "zero-shot-object-detection"))
 _PDF = re.compile(r"\bpdfs?\b")
 _DONE_TO_RESULT = re.compile(
     r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
@@ -125,6 +126,8 @@ class _Planning:
         self._steps: list[Step] = []
         self._confidence = [1.0]
         self._conditional = False
+        self._is_beyond_tasks = False
+        """A clause asks for what no task does."""
         self._left_open = False
         """The sentence before ends in what depends on a condition: so does what comes then."""
 
@@ -161,7 +164,10 @@ class _Planning:
             tuple(self._clauses),
             tuple(self._steps),
             frozenset(self._reader.refused) - {step.spec.name for step in self._steps},
-            self._conditional or (self._weaver.asks_back and not tasks) or (bool(tasks) and self._continues()),
+            self._conditional
+            or (self._is_beyond_tasks and not tasks)
+            or (self._weaver.asks_back and not tasks)
+            or (bool(tasks) and self._continues()),
         )
 
     def _sentences(self) -> list[tuple[int, int]]:
@@ -189,6 +195,8 @@ class _Planning:
         if clauses and clauses[0].sequel and self._left_open:
             return [], [remarks.conditional(self._said(start, end))]
         found = condition(self._wording.masked, start, end, self._lexicon)
+        if found is not None and not clauses and self._lexicon.verb.search(self._wording.masked, start, end):
+            return [], [remarks.conditional(self._said(start, end))]
         if found is None or not clauses:
             return clauses, []
         before = self._read(start, found.start) if self._wording.masked[start : found.start].strip() else []
@@ -219,6 +227,8 @@ class _Planning:
         if not _SPEAKS.search(masked, start, end):
             return []
         found = self._lexicon.find(masked, start, end, at_hand)
+        if self._only_pdfs:
+            found = [match for match in found if match.tasks[0] not in _DETECTING]
         if not self._several:
             found = [match for match in found if match.aspect != SEVERAL]
         found += self._vocabulary.by_name(masked, start, end)
@@ -236,6 +246,12 @@ class _Planning:
         """Whether there are several files or texts, so that they can be compared or added up."""
         contents = [payload for payload in self._wording.payloads if not payload.asks]
         return sum(not one.age for one in self._resources) + len(contents) > 1
+
+    @property
+    def _only_pdfs(self) -> bool:
+        """Whether all pictures are documents: how many there are of something is then said in their text."""
+        pictures = [one for one in self._resources if Modality.IMAGE in one.modalities]
+        return bool(pictures) and all(one.pdf for one in pictures)
 
     def _specs(self, matches: Collection[Match]) -> Iterator[Spec]:
         for match in matches:
@@ -262,6 +278,9 @@ class _Planning:
     def _not_planned(self, clause: Clause) -> list[Note]:
         if clause.asks and not self._resources:
             return [remarks.question_without_text(clause.words)]
+        if stretches := list(outside(clause, self._lexicon)):
+            self._is_beyond_tasks = True
+            return [remarks.beyond_tasks(self._said(*stretch)) for stretch in stretches]
         aside = self._lexicon.aside.fullmatch(clause.masked.strip(" .,!?"))
         if self._wants.only_results(clause):
             return [remarks.unknown(clause.words)] if _DONE_TO_RESULT.match(clause.masked) else []

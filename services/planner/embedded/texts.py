@@ -65,7 +65,7 @@ class Texts:
     def carried(self, clause: Clause) -> bool:
         """Whether there is a text that a clause may be about."""
         flowed = any(not stream.finding for stream in self._flow.of(Modality.TEXT))
-        quoted = any(not payload.asks and payload.start < clause.end for payload in self.wording.payloads)
+        quoted = any(not payload.asks for payload in self.wording.payloads)
         return (
             flowed
             or quoted
@@ -98,6 +98,10 @@ class Texts:
             found = [own] if own else self._waiting()
         self._asked.update(found)
         return found
+
+    def asks(self, clause: Clause, spec: Spec) -> bool:
+        """Whether a clause contains a question for a task."""
+        return bool(self._in(clause.start, clause.end, spec))
 
     @property
     def answered(self) -> bool:
@@ -200,6 +204,8 @@ class Texts:
         return None
 
     def _called(self, clause: Clause) -> Stream | None:
+        if len(self._media.every(clause)) > 1:
+            return None
         pages = self._media.called(clause, Modality.IMAGE) if clause.says(self._lexicon.page) else []
         return self._put_into_words(self._media.called(clause, Modality.TEXT) or pages, clause)
 

@@ -28,6 +28,10 @@ HALF = 0.5
 GUESSES, GUESSES_ABOUT_FILES = 0.5, 0.3
 """What is less likely than this is not planned where rules found nothing; a file was sent to be worked on."""
 
+AGREED, DISPUTED = 0.9, 0.7
+"""What is left of the certainty where rules and the learned graph agree, and where they do not: on own requests, plans
+that both arrive at are right more often than others of the same probability."""
+
 PLACEHOLDER = "example"
 """How files are called in benchmarks and manuals, where rules made for people's own requests are no better."""
 
@@ -70,6 +74,16 @@ def only_asks(drafted: Drafted) -> bool:
     return asks and bool(drafted.resources) and bool(tasks & _READING)
 
 
+def agreement(reading: Reading, known: Hints) -> float:
+    """The share of a plan's certainty that remains, by whether rules and the learned graph agree."""
+    return AGREED if _graph(known) == reading.graph else DISPUTED
+
+
+def _graph(known: Hints) -> Graph:
+    """The graph that rules made."""
+    return Graph(known.senses, frozenset(link for link in known.links if link[0] != SENT))
+
+
 def standing(reading: Reading, known: Hints, *, asks: bool) -> float | None:
     """How sure the graph that rules made is; None if another is to be built.
 
@@ -78,7 +92,7 @@ def standing(reading: Reading, known: Hints, *, asks: bool) -> float | None:
         known: what rules found.
         asks: rules found nothing but questions about what was sent.
     """
-    graph = Graph(known.senses, frozenset(link for link in known.links if link[0] != SENT))
+    graph = _graph(known)
     probability = reading.graphs.get(graph, 0.0)
     if graph == reading.graph:
         return probability

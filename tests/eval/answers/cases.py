@@ -52,7 +52,7 @@ class Case:
     Args:
         id: unique in both sets.
         kind: how the request is written or what is special about it, such as typo.
-        task: task of the lite expert that the request is about, or calculation, conversion, conversation or none.
+        task: task of the lite expert that the request is about, or conversation or none.
         language: of the request, as a tag.
         before: earlier requests of the same conversation, oldest first.
         expected: the right answer in words, for people who read the case.

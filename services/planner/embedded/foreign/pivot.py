@@ -86,6 +86,11 @@ class Pivot:
                 start = piece.start
         return start, end
 
+    @property
+    def asks(self) -> bool:
+        """Whether the request has a question word."""
+        return any(placed.piece.kind is Kind.ASK for placed in self.placed)
+
     def unknown(self) -> Iterator[Placed]:
         return (placed for placed in self.placed if not placed.piece.known)
 

@@ -1,6 +1,7 @@
 """Plans requests in other languages by their English renderings, or says that they were not understood."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -10,6 +11,7 @@ from services.planner.embedded.foreign import tongue as languages
 from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind
 from services.planner.embedded.foreign.pivot import Pivot, Placed, pivot, with_plain_quotes
 from services.planner.embedded.resources import resources
+from services.planner.embedded.weaver import BRIDGES
 from services.planner.embedded.wording import read
 from services.planner.plan import Argument, Decision, Draft, Many, Note, NoteKind, Task, Text
 from services.planner.request import Request
@@ -31,6 +33,10 @@ _INSTRUCTION = "instruction"
 """The port that takes what is to be done, which is understood best in English."""
 
 _QUESTION = "question"
+_QUESTION_MARKS = ("?", "？", "까", "吗", "呢")
+_READERS = frozenset(BRIDGES.values())
+_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+_QUOTED = re.compile(r"[\"“”„«»「」『』《》]")
 _ADJECTIVES_FIRST = "de"
 
 
@@ -54,6 +60,8 @@ class _Rendered:
         self._english = english
         self._request = request
         self._tag = tag
+        self._questions = 0
+        """Number of questions in the plan."""
         self._carried: list[tuple[int, int]] = []
         """Stretches of the request that arguments carry as they are."""
 
@@ -61,8 +69,11 @@ class _Rendered:
         """The plan of the rendering, told in the words of the request."""
         last = replace(self._request.conversation[-1], text=self._english.text)
         draft = plan(replace(self._request, conversation=(*self._request.conversation[:-1], last)))
+        self._questions = sum(_QUESTION in task.arguments for task in draft.tasks)
         tasks = tuple(self._task(task) for task in draft.tasks)
         passed_over = [placed for placed in self._english.unknown() if not self._is_carried(placed)]
+        if passed_over and (question := self._as_question(plan)):
+            return question
         if any(self._matters(placed) for placed in passed_over) or (passed_over and not tasks):
             return _not_understood(self._tag, *self._words(passed_over))
         notes = [self._note(note) for note in draft.notes]
@@ -72,6 +83,26 @@ class _Rendered:
             confidence = min(confidence, _KNOWN_IN_PART)
         decision = replace(draft.decision, confidence=round(confidence, 2))
         return replace(draft, tasks=tasks, notes=tuple(notes), decision=decision)
+
+    def _as_question(self, plan: Plan) -> Draft | None:
+        """Plans a request that asks something as a question about what was sent; None if it asks nothing."""
+        if not (self._english.asks or self._request.text.rstrip().endswith(_QUESTION_MARKS)):
+            return None
+        quoted = re.sub(r"[“”\"]", "'", self._request.text.strip())
+        question = f"{quoted.rstrip('?.!？。 ')}?"
+        last = replace(self._request.conversation[-1], text=f"Answer the question “{question}”")
+        draft = plan(replace(self._request, conversation=(*self._request.conversation[:-1], last)))
+        source = self._request.text[:_LONGEST_SPAN]
+        tasks = tuple(replace(task, source=source, arguments=self._asked(task, question)) for task in draft.tasks)
+        if not tasks or not all(_QUESTION in task.arguments or task.task in _READERS for task in tasks):
+            return None
+        confidence = min(draft.decision.confidence, _KNOWN_IN_PART)
+        return replace(draft, tasks=tasks, notes=(), decision=replace(draft.decision, confidence=confidence))
+
+    def _asked(self, task: Task, question: str) -> Mapping[str, Argument]:
+        """The arguments of a task, with the request itself as the question."""
+        own = Text(self._request.text.strip())
+        return {port: own if argument == Text(question) else argument for port, argument in task.arguments.items()}
 
     def _matters(self, placed: Placed) -> bool:
         """Whether a word that is not known may say what is wanted: it is no mere attribute of a thing."""
@@ -124,7 +155,14 @@ class _Rendered:
     def _text(self, port: str, argument: Text) -> Text:
         if span := self._english.span(argument.text):
             self._carried.append(span)
-        return Text(self._english.original(argument.text, after=port == _QUESTION))
+        words = self._english.original(argument.text, after=port == _QUESTION)
+        return Text(self._sentence_of(words) if port == _QUESTION else words)
+
+    def _sentence_of(self, question: str) -> str:
+        """The whole sentence of a question, if it asks nothing else: words that have no gloss matter to the answer."""
+        sentences = [sentence.group().strip() for sentence in _SENTENCE.finditer(self._request.text)]
+        found = [one for one in sentences if question.casefold() in one.casefold() and not _QUOTED.search(one)]
+        return found[0] if len(found) == 1 and self._questions == 1 else question
 
     def _understood(self, words: str) -> bool:
         span = self._english.span(words)
