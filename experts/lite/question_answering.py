@@ -33,8 +33,10 @@ _PRECEDING_SHARE, _HINT_SHARE = 0.4, 0.15
 _LABEL_SHARE = 0.3
 _LABEL_WORDS = re.compile(r"[^\W_]+")
 _SHORT_TEXT_WORDS = 60
-_LONE_SPAN_SCORE, _LONE_FIXED_SCORE, _GUESS_SCORE = 0.45, 0.6, 0.25
+_LONE_SPAN_SCORE, _LONE_FIXED_SCORE, _GUESS_SCORE = 0.35, 0.6, 0.25
 _AMBIGUITY_FACTOR = 0.55
+_DOUBTFUL_SUPPORT = 0.44
+"""So that the answer is at most a guess."""
 _DISTANCE_STEP, _PRECEDING_PENALTY = 25, 25
 _LONGEST_COMPLEMENT = 14
 _FACTORS = {
@@ -51,6 +53,9 @@ _FACTORS = {
 }
 _DEFAULT_FACTOR = 0.6
 _UNTYPED_KINDS = frozenset({AnswerKind.ANY, AnswerKind.WHY, AnswerKind.YES_NO})
+_NAMED_KINDS = frozenset({AnswerKind.WHO, AnswerKind.WHERE})
+"""Kinds of which texts have many spans, so that a question without further words says too little."""
+_AMOUNT_KINDS = frozenset({AnswerKind.MONEY, AnswerKind.COUNT})
 _LONE_KINDS = frozenset(
     {AnswerKind.WHERE, AnswerKind.DATE, AnswerKind.TIME, AnswerKind.MONEY, AnswerKind.ADDRESS, AnswerKind.PERCENT}
 )
@@ -120,6 +125,8 @@ def find_passage_answer(question: Question, context: str) -> Answer | None:
         if one.rank[:-1] == best.rank[:-1] and context[one.start : one.end] != text
     }
     ambiguity = _AMBIGUITY_FACTOR if rivals and not question.focus else 1.0
+    if not question.focus and question.kind in _NAMED_KINDS:
+        ambiguity = _AMBIGUITY_FACTOR
     score = min(1.0, best.coverage) * _FACTORS.get(question.kind, _DEFAULT_FACTOR) * ambiguity
     return Answer(text, round(score, 4), best.start, best.end)
 
@@ -203,11 +210,30 @@ def _is_label_in(passage: str, question: str) -> bool:
 
 
 def _candidates(question: Question, passages: Sequence[Sentence]) -> Iterator[_Candidate]:
-    for coverage, passage in _score_passages(question, passages):
+    for whole, passage in _score_passages(question, passages):
         for start, end in find_spans(question, passage.text)[:_MOST_SPANS]:
             features = _features(question, passage.text, (start, end))
+            coverage = whole * _support(question, passage.text, (start, end))
             rank = (round(coverage + 0.2 * features[0], 4), *features)
             yield _Candidate(coverage, rank, passage.start + start, passage.start + end)
+
+
+def _support(question: Question, text: str, span: Span) -> float:
+    """Returns the share of a passage's coverage that holds for an amount.
+
+    It is lower if the other words of the question are missing, or in another part of the sentence.
+    """
+    if question.kind not in _AMOUNT_KINDS or not question.focus:
+        return 1.0
+    breaks = [match.start() for match in re.finditer(r"[,;:]\s", text)]
+    start = max((at for at in breaks if at < span[0]), default=0)
+    end = min((at for at in breaks if at >= span[1]), default=len(text))
+    inside = content_tokens(text[start : span[0]] + " " + text[span[1] : end])
+    everywhere, counted = content_tokens(text), content_tokens(text[slice(*span)])
+    others = question.focus - counted
+    if others and not others & everywhere:
+        return _DOUBTFUL_SUPPORT
+    return _DOUBTFUL_SUPPORT if others and others & everywhere and not others & inside else 1.0
 
 
 def _features(question: Question, text: str, span: Span) -> tuple[float, ...]:

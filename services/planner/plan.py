@@ -166,7 +166,7 @@ class Draft:
     tasks: tuple[Task, ...]
     notes: tuple[Note, ...]
     decision: Decision
-    senses: Mapping[int, str] = field(default_factory=dict)
+    intents: Mapping[int, str] = field(default_factory=dict)
     """By task id what its words were read as, where that is known: it may be narrower than the kind of task."""
 
 

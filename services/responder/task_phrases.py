@@ -36,6 +36,12 @@ _ABOUT_PEOPLE = re.compile(
     re.IGNORECASE,
 )
 """Words of requests about people, or about all that there is, in the languages of the planner."""
+_ABOUT_NOISE = re.compile(
+    r"nois|clean|hiss|\bhum|background|clear|quality|enhanc|improv|better|sound.*(?:good|nice)|hear|understand|static|crackl"
+    r"|rausch|störge|säuber|bruit|souffle|nettoy|ruido|limpi|mejor|amélior|besser|잡음|소음|노이즈|깨끗|噪|杂音|清",
+    re.IGNORECASE,
+)
+"""Words of requests for less noise, in the languages of the planner."""
 _UNTAUGHT_CLASSES = re.compile(
     r"\b(?:spam|phishing|a scam|toxic|offensive|abusive|hateful|hate speech|fake|sarcastic|ironic|urgent|formal)\b",
     re.IGNORECASE,
@@ -195,6 +201,14 @@ def _describe_new(what: str) -> Callable[[Task], str]:
     return describe
 
 
+def _describe_recording(task: Task) -> str:
+    words = _describe_new("The new recording")(task)
+    is_denoised = any("denoised" in artifact.name for artifact in task.artifacts)
+    if words and is_denoised and task.source and not _ABOUT_NOISE.search(task.source):
+        return f"{words} It only has less noise: the model that ran cannot change anything else."
+    return words
+
+
 def _describe_speech(task: Task) -> str:
     files = _created_files(task)
     return f"Read aloud in {files}." if files else ""
@@ -297,7 +311,7 @@ _DESCRIPTIONS: Mapping[str, Callable[[Task], str]] = {
     "conversational": _describe_text,
     "text-to-speech": _describe_speech,
     "text-to-audio": _describe_new("The sound"),
-    "audio-to-audio": _describe_new("The new recording"),
+    "audio-to-audio": _describe_recording,
     "image-to-image": _describe_new("The new picture"),
     "image-super-resolution": _describe_new("The larger picture"),
     "inpainting": _describe_new("The new picture"),

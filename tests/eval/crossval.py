@@ -17,7 +17,7 @@ from tests.eval.lines import read as read_lines
 from tests.eval.planners import Outcome, Planner, outcomes
 from tests.eval.scoring import scores
 from tests.eval.tools import catalogue, spelling
-from tests.eval.training.__main__ import PROCESSES, senses
+from tests.eval.training.__main__ import PROCESSES, intents
 from tests.eval.training.examples import Example, examples
 from tests.eval.training.learning import learned
 
@@ -29,7 +29,7 @@ ADDITIONAL_TRAINING = Path(__file__).with_name("data") / "training.jsonl"
 async def figures(lines: Sequence[Line], *, quiet: bool = True) -> dict[str, Any]:
     """Scores over all lines, each planned with weights that were not trained on it."""
     written, training = spelling(lines), read_lines(ADDITIONAL_TRAINING)
-    names = senses([*lines, *training])
+    names = intents([*lines, *training])
     labelled, additional = examples(lines, names), examples(training, names)
     results: list[Outcome | None] = [None] * len(lines)
     console = Console(stderr=True, quiet=quiet)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from services.planner.embedded.senses import EDITING, senses_of
+from services.planner.embedded.intents import EDITING, intents_of
 from services.planner.plan import Draft
 from services.planner.task_spec import Catalogue, standard_specs
 from tests.eval.lines import Line
@@ -39,7 +39,7 @@ SENSES: Mapping[str, str] = {**HUB_NAMES, "Image Editing": EDITING}
 """The embedded planner's intent by tool."""
 
 _TOOLS: Mapping[str, str] = {
-    **{sense: tool for tool, sense in SENSES.items()},
+    **{intent: tool for tool, intent in SENSES.items()},
     "mask-generation": "Image Segmentation",
     "image-super-resolution": "Image-to-Image",
     "inpainting": "Image Editing",
@@ -76,8 +76,8 @@ def names(draft: Draft, written: Spelling) -> Mapping[int, str]:
     """
     if written is Spelling.HUB:
         return {task.id: task.task for task in draft.tasks}
-    senses = {**senses_of(draft), **draft.senses}
-    return {task.id: _TOOLS.get(senses[task.id], task.task) for task in draft.tasks}
+    intents = {**intents_of(draft), **draft.intents}
+    return {task.id: _TOOLS.get(intents[task.id], task.task) for task in draft.tasks}
 
 
 def unknown(lines: Sequence[Line], written: Spelling) -> list[str]:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.planner.embedded.cues import lexicon
 from services.planner.embedded.directions import into
-from services.planner.embedded.feeding import meant, taken
 from services.planner.embedded.parameters import parameters
+from services.planner.embedded.patterns import lexicon
+from services.planner.embedded.port_assignment import meant, taken
 from services.planner.embedded.prompts import from_map, inserted, plain
 from services.planner.embedded.questions import asked
 from services.planner.embedded.streams import Stream

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.planner.embedded.building import Builder, lacks_more, with_remarks
+from services.planner.embedded.graph_builder import Builder, lacks_more, with_notes
 from services.planner.embedded.learned.parsing import Graph
 from services.planner.embedded.learned.reading import read
 from services.planner.embedded.learned.stages import Hints
@@ -24,8 +24,8 @@ LEARNED = weights()
 RULES = Rules(STANDARD)
 
 
-def sense_index(sense: str) -> int:
-    return LEARNED.senses.index(sense)
+def sense_index(intent: str) -> int:
+    return LEARNED.intents.index(intent)
 
 
 def build_draft(
@@ -35,19 +35,19 @@ def build_draft(
     drafted = RULES.draft(request, catalogue)
     found = tokens(drafted.wording)
     numbered = frozenset((sense_index(producer), sense_index(consumer)) for producer, consumer in links)
-    senses = frozenset((*(end for link in numbered for end in link), *map(sense_index, unlinked)))
-    reading = replace(read(found, Hints(), LEARNED), graph=Graph(senses, numbered))
-    partial_plan = Builder(drafted, RULES.weaver(drafted, catalogue), LEARNED.senses).build(
+    intents = frozenset((*(end for link in numbered for end in link), *map(sense_index, unlinked)))
+    reading = replace(read(found, Hints(), LEARNED), graph=Graph(intents, numbered))
+    partial_plan = Builder(drafted, RULES.builder(drafted, catalogue), LEARNED.intents).build(
         reading, [token.start for token in found]
     )
-    return with_remarks(drafted, partial_plan, 1.0)
+    return with_notes(drafted, partial_plan, 1.0)
 
 
 def test_links_follow_the_graph_and_not_the_order_of_the_text() -> None:
     request = plan_request("Summarize talk.wav, once it is transcribed", ["talk.wav"])
     draft = build_draft(request, ("automatic-speech-recognition", "summarization"))
     assert notation(draft.tasks) == ["automatic-speech-recognition(audio=file1)", "summarization(text=1.text)"]
-    assert draft.senses == {1: "automatic-speech-recognition", 2: "summarization"}
+    assert draft.intents == {1: "automatic-speech-recognition", 2: "summarization"}
 
 
 def test_task_that_depends_on_an_unoffered_task_is_noted() -> None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.planner.embedded.intents import EDITING, task_of
 from services.planner.embedded.learned.parsing import MOST, Graph
 from services.planner.embedded.learned.reading import read, worthiest
 from services.planner.embedded.learned.stages import Hints
@@ -19,7 +20,6 @@ from services.planner.embedded.learned.words import (
     tokens,
 )
 from services.planner.embedded.resources import resources
-from services.planner.embedded.senses import EDITING, task_of
 from services.planner.embedded.wording import read as read_wording
 from services.planner.task_spec import Modality
 from tests.eval.lines import Line
@@ -38,8 +38,8 @@ def token_list(text: str, names: tuple[str, ...] = ()) -> list[Token]:
     return tokens(read_wording(text, resources(plan_request(text, names))))
 
 
-def sense_index(sense: str) -> int:
-    return LEARNED.senses.index(sense)
+def sense_index(intent: str) -> int:
+    return LEARNED.intents.index(intent)
 
 
 def test_file_name_becomes_a_token_of_its_modality() -> None:
@@ -67,14 +67,14 @@ def test_features_have_the_positions_of_their_tokens() -> None:
 
 
 def test_weights_match_the_standard_tasks() -> None:
-    assert {task_of(sense) for sense in LEARNED.senses} <= STANDARD.keys()
-    assert EDITING in LEARNED.senses
-    assert LEARNED.linear.shape == (len(LEARNED.features), 3 * len(LEARNED.senses) + 4)
+    assert {task_of(intent) for intent in LEARNED.intents} <= STANDARD.keys()
+    assert EDITING in LEARNED.intents
+    assert LEARNED.linear.shape == (len(LEARNED.features), 3 * len(LEARNED.intents) + 4)
 
 
 def test_weights_are_restored_up_to_quantization() -> None:
     restored = read_weights(write(LEARNED))
-    assert restored.senses == LEARNED.senses
+    assert restored.intents == LEARNED.intents
     assert restored.features == LEARNED.features
     np.testing.assert_array_equal(restored.step, LEARNED.step)
     largest = np.abs(LEARNED.linear).max(axis=0)
@@ -94,25 +94,25 @@ def test_simple_request_is_read_with_high_probability() -> None:
 def test_refused_intent_is_not_in_any_graph() -> None:
     found = token_list("Translate the text into French and summarize it")
     translating = sense_index("translation")
-    assert translating in read(found, Hints(), LEARNED).graph.senses
+    assert translating in read(found, Hints(), LEARNED).graph.intents
     hints = Hints(refused=frozenset((translating,)))
-    assert all(translating not in graph.senses for graph in read(found, hints, LEARNED).graphs)
+    assert all(translating not in graph.intents for graph in read(found, hints, LEARNED).graphs)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.text(max_size=300), st.booleans())
 def test_graphs_of_any_text_are_small_acyclic_and_sum_to_probability_one(text: str, suggested: bool) -> None:
-    hints = Hints(senses=frozenset((0, 1)), links=frozenset(((0, 1),)), certainty=0.9) if suggested else Hints()
+    hints = Hints(intents=frozenset((0, 1)), links=frozenset(((0, 1),)), certainty=0.9) if suggested else Hints()
     reading = read(token_list(text), hints, LEARNED)
     assert sum(reading.graphs.values()) == pytest.approx(1)
     for graph in reading.graphs:
-        assert len(graph.senses) <= MOST
-        assert {end for link in graph.links for end in link} <= graph.senses
+        assert len(graph.intents) <= MOST
+        assert {end for link in graph.links for end in link} <= graph.intents
         assert not _has_cycle(graph)
 
 
 def _has_cycle(graph: Graph) -> bool:
-    remaining, links = set(graph.senses), set(graph.links)
+    remaining, links = set(graph.intents), set(graph.links)
     while ready := remaining - {consumer for _, consumer in links}:
         remaining -= ready
         links = {link for link in links if link[0] not in ready}
@@ -137,16 +137,16 @@ def two_task_lines() -> list[Line]:
 
 
 def test_training_is_deterministic_and_learns_the_examples(two_task_lines: list[Line]) -> None:
-    senses = ["text-to-speech", "translation"]
-    given_examples = examples(two_task_lines, senses)
-    trained = learned(given_examples, senses)
-    assert write(learned(given_examples, senses)) == write(trained)
+    intents = ["text-to-speech", "translation"]
+    given_examples = examples(two_task_lines, intents)
+    trained = learned(given_examples, intents)
+    assert write(learned(given_examples, intents)) == write(trained)
     correct = [
-        _read(trained, line) == {*example.senses} for line, example in zip(two_task_lines, given_examples, strict=True)
+        _read(trained, line) == {*example.intents} for line, example in zip(two_task_lines, given_examples, strict=True)
     ]
     assert len(two_task_lines) > 100
     assert sum(correct) > 0.95 * len(two_task_lines)
 
 
 def _read(trained: Weights, line: Line) -> set[int]:
-    return set(read(token_list(line.request), Hints(), trained).graph.senses)
+    return set(read(token_list(line.request), Hints(), trained).graph.intents)

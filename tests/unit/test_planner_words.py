@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from services.planner.embedded.clauses import sentences
-from services.planner.embedded.cues import lexicon
 from services.planner.embedded.parameters import parameters
+from services.planner.embedded.patterns import lexicon
 from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.resources import resources
 from services.planner.embedded.wording import read

@@ -124,6 +124,30 @@ def test_result_of_the_only_file_does_not_repeat_its_name() -> None:
             "No names, dates, places or amounts were found",
         ),
         (
+            "object-detection",
+            {"text": "no faces", "objects": Json([])},
+            {"given": ("a.jpg",), "source": "count the apples"},
+            "The model that looked finds only faces: it cannot find anything else in a.jpg.",
+        ),
+        (
+            "text-classification",
+            {"labels": Json([{"label": "positive"}, {"label": "negative"}])},
+            {"source": "Is this spam?"},
+            "cannot tell whether something is spam: it tells positive and negative.",
+        ),
+        (
+            "audio-to-audio",
+            {"audio": Artifact("a-denoised.wav", "audio/wav", 9)},
+            {"source": "make it sound like a woman"},
+            "the model that ran cannot change anything else.",
+        ),
+        (
+            "question-answering",
+            {"text": "The text does not say.", "details": Json({"answer": "", "score": 0.0})},
+            {"question": "Who is it?", "given": ("a.txt",)},
+            "I found no answer to “Who is it?” in a.txt.",
+        ),
+        (
             "document-question-answering",
             {"text": "$691.74", "details": Json({"score": 0.9, "page": 2})},
             {"question": "What is the total"},

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from services.planner.embedded.clauses import Clause
-from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.languages import PATTERN as LANGUAGE
+from services.planner.embedded.patterns import Lexicon
 from services.planner.embedded.wording import MARKED, QUOTE_MARK, Payload, Wording
 
 MOST_LABELS = 20
@@ -70,7 +70,7 @@ _LABELS = tuple(
         "is it|is this|is that|are they|are these",
     )
 )
-"""What stands before a choice of classes, the clearest first."""
+"""Words before a choice of classes, the clearest first."""
 
 _BETWEEN_LABELS = re.compile(r"\s*,\s*(?:or\s+|and\s+)?|\s+or\s+|\s+and\s+|\s*/\s*", re.IGNORECASE)
 _ALTERNATIVES = re.compile(r"\bor\b|,|/", re.IGNORECASE)
@@ -153,7 +153,7 @@ def _label(name: str) -> str:
 
 
 def literal(clause: Clause, lexicon: Lexicon, wording: Wording) -> str:
-    """The words a clause is about where they stand without quotation marks: "translate good morning into German".
+    """The words that a clause is about, without quotation marks: "translate good morning into German".
 
     Empty if it rather points at something: "translate the letter".
     """

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from services.planner.embedded.cues import CERTAIN, LIKELY, Lexicon, Match, resolved
+from services.planner.embedded.patterns import CERTAIN, LIKELY, Lexicon, Match, resolved
 from services.planner.embedded.wording import MARKED, Mention, Payload, Wording
 from services.planner.task_spec import Modality
 
@@ -49,7 +49,7 @@ _ASKED_FOR = re.compile(
     r"|(?:checking|finding\s+out|looking\s+up)|any\s+idea|(?:i|we)\s+wonder|(?:i\s+was\s+|just\s+)?wondering)[\s,:]+)+"
     rf"(?=(?:{_PREPOSITION}\s+)?{_ASKING}(?:'?s)?\s+\w)"
 )
-"""What may stand before a question that is asked in a statement: "tell me when it is due"."""
+"""Words before a question in a statement: "tell me when it is due"."""
 
 _RELATIVE = re.compile(rf"(?:{_PREPOSITION}\s+)?(?:which|where|who|whom|whose|when)\b")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -69,12 +69,12 @@ class Clause:
     """As they were written, without what leads in and out."""
     masked: str
     sequel: bool
-    """It says that it comes after what stands before it."""
+    """Whether it follows what precedes it."""
     matches: tuple[Match, ...]
     mentions: tuple[Mention, ...]
     payloads: tuple[Payload, ...]
     named: frozenset[Modality]
-    """The modalities whose nouns or files stand in it."""
+    """Modalities whose nouns or files it contains."""
     asks: bool
     """A question."""
     results: tuple[Match, ...] = ()
@@ -255,7 +255,7 @@ def pieces(masked: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def sentences(masked: str) -> Iterator[tuple[int, int]]:
-    """Where the sentences stand; content is masked, so none is cut in two by its own full stops."""
+    """Spans of the sentences; content is masked, so that its full stops end none."""
     at = looked_at = 0
     for start, end in _stops(masked):
         if start > at and looked_at < MOST and masked[at:start].strip():
@@ -266,7 +266,7 @@ def sentences(masked: str) -> Iterator[tuple[int, int]]:
 
 
 def _stops(masked: str) -> Iterator[tuple[int, int]]:
-    """What stands between sentences, and the end."""
+    """Spans between sentences, and the end."""
     at = 0
     for stop in _SENTENCE_END.finditer(masked):
         abbreviated = _NO_END.search(masked[at : stop.end()][-12:]) and "\n" not in stop.group()

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.patterns import Lexicon
 
 LONGEST_LEAD = 200
 """Characters before a condition that are looked at to tell what it is."""
@@ -45,11 +45,11 @@ _FOLLOWS = re.compile(r",\s*(?!(?:and|then\s+also|but|or)\b)\w|\bthen\b")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Where a condition begins, and on which side of it stands what depends on it."""
+    """Start of a condition, and the side of what depends on it."""
 
     start: int
     leads: bool
-    """What depends on it follows it; otherwise it stands before it."""
+    """Whether what depends on it follows it; otherwise it precedes it."""
 
 
 def condition(masked: str, start: int, end: int, lexicon: Lexicon) -> Condition | None:

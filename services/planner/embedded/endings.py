@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from services.planner.embedded.cues import CERTAIN, Lexicon
 from services.planner.embedded.languages import PATTERN as LANGUAGE
+from services.planner.embedded.patterns import CERTAIN, Lexicon
 
 _JOINT = re.compile(
     r"\s*(?:[,;:.!?()—–\n]|->|→|=>|\s[-+&]\s)\s*(?:(?:and|but|plus|then|also)\s+)*|\s+(?:and|but|then|plus|also)\s+",
@@ -59,7 +59,7 @@ def is_other(masked: str, start: int) -> bool:
 
 
 def orders(masked: str, start: int, end: int, lexicon: Lexicon) -> Iterator[tuple[int, int]]:
-    """Where the orders stand that follow one another from the start on."""
+    """Spans of successive orders, from the start."""
     while start < end:
         over = going_on(masked, start, end, lexicon)
         yield start, over

@@ -51,7 +51,7 @@ _SUBJECT = re.compile(
 
 
 def complete(request: Request) -> Request:
-    """The request with its last message completed by the question before it, if it cannot stand alone."""
+    """The request with its last message completed by the question before it, if it is incomplete."""
     text = request.text.strip()
     if request.inputs or not text or len(text) > LONGEST:
         return request

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from services.planner.embedded.clauses import Clause
-from services.planner.embedded.cues import Lexicon
-from services.planner.embedded.remarks import lost, needed, not_sent
+from services.planner.embedded.note_texts import lost, needed, not_sent
+from services.planner.embedded.patterns import Lexicon
 from services.planner.embedded.resources import Resource
-from services.planner.embedded.streams import Flow, Missing, Stream, Wanting, findings, modifies
+from services.planner.embedded.streams import Flow, MissingInput, Stream, Unplannable, findings, modifies
 from services.planner.embedded.wording import Mention
 from services.planner.task_spec import Modality, Spec
 
@@ -87,7 +87,7 @@ class Media:
         """The pictures (or recordings, …) a clause means, for a task if one is given.
 
         Raises:
-            Wanting: there are none, or the one it names was not sent.
+            Unplannable: there are none, or the one it names was not sent.
         """
         if named := self.named(clause, modality):
             return named
@@ -99,7 +99,7 @@ class Media:
             return Stream(modality, tuple(resource.argument for resource in sent))
         if latest := self._flow.latest(modality):
             return flowing(latest, clause)
-        raise Missing(needed(clause, modality))
+        raise MissingInput(needed(clause, modality))
 
     def _earlier(self, clause: Clause, modality: Modality, spec: Spec | None) -> Stream | None:
         """What an earlier step made, if the clause means that rather than what was sent."""
@@ -130,12 +130,12 @@ class Media:
         return Stream(modality, tuple(dict.fromkeys(found))) if found else None
 
     def refuse_missing(self, clause: Clause) -> None:
-        """Raises Wanting if the clause names a file that was not sent, and none that was."""
+        """Raises Unplannable if the clause names a file that was not sent, and none that was."""
         if any(mention.resource for mention in clause.mentions):
             return
         for mention in clause.mentions:
             if not mention.target:
-                raise Missing(not_sent(mention.name, self._resources))
+                raise MissingInput(not_sent(mention.name, self._resources))
 
     def called(self, clause: Clause, modality: Modality) -> list[Resource]:
         """The sent resources whose names share a word with the clause."""
@@ -218,8 +218,8 @@ def flowing(stream: Stream, clause: Clause) -> Stream:
     """The stream, if it has come about.
 
     Raises:
-        Wanting: the step that would have made it could not be planned.
+        Unplannable: the step that would have made it could not be planned.
     """
     if stream.lost:
-        raise Wanting(None if stream.clause == clause.start else lost(clause, stream.lost))
+        raise Unplannable(None if stream.clause == clause.start else lost(clause, stream.lost))
     return stream

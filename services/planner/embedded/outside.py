@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from services.planner.embedded.clauses import Clause, pieces
-from services.planner.embedded.cues import Lexicon
+from services.planner.embedded.patterns import Lexicon
 from services.planner.embedded.wording import MARKED
 
 _OBJECT = (
@@ -26,7 +26,7 @@ _NO_VERB = re.compile(
     r"\b(?:the|this|that|these|those|an?|my|our|your|his|her|its|their|each|every|i|we|you|they|who|of|in|from|by|on|for"
     r"|about|with|not|don't|never|without|last|first|new)\s+$"
 )
-"""How words end after which one of the verbs is a noun, or says what somebody does or is not to do."""
+"""How words end after which one of the verbs is a noun, or describes an action, or forbids it."""
 
 _NAMES = re.compile(MARKED)
 """A quotation or file right after a word that is no command makes it a noun: the book "Emma"."""
@@ -58,7 +58,7 @@ def _delivers(clause: Clause, start: int, end: int) -> bool:
 
 
 def _fetches(masked: str, lexicon: Lexicon) -> bool:
-    """Whether it wants something read that stands on some machine, and was not sent."""
+    """Whether it requests a file of some machine that was not sent."""
     if _PLACE.search(masked):
         return True
     found = _FETCHING.search(masked)

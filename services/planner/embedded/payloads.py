@@ -1,10 +1,10 @@
-"""Content that was pasted without quotation marks: after a colon, or in paragraphs beside the line that asks."""
+"""Content that was pasted without quotation marks: after a colon, or in paragraphs next to the request."""
 
 import re
 from collections.abc import Iterator
 
-from services.planner.embedded.cues import CERTAIN, WEAK, Lexicon
 from services.planner.embedded.languages import NAME as LANGUAGE
+from services.planner.embedded.patterns import CERTAIN, WEAK, Lexicon
 from services.planner.embedded.wording import MARKED, Wording
 from services.planner.task_spec import Modality
 

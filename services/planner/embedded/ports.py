@@ -7,20 +7,20 @@ from functools import partial
 
 from services.planner.embedded import arguments
 from services.planner.embedded.clauses import LONGEST, Clause
-from services.planner.embedded.cues import CERTAIN, Lexicon
 from services.planner.embedded.endings import orders
-from services.planner.embedded.feeding import compares, in_order, meant, taken
 from services.planner.embedded.media import Media
+from services.planner.embedded.note_texts import two_needed
+from services.planner.embedded.patterns import CERTAIN, Lexicon
+from services.planner.embedded.port_assignment import compares, in_order, meant, taken
 from services.planner.embedded.prompts import from_map, inserted, motion, plain
-from services.planner.embedded.remarks import two_needed
 from services.planner.embedded.steps import Step
-from services.planner.embedded.streams import Flow, Missing, Stream, Wanting
+from services.planner.embedded.streams import Flow, MissingInput, Stream, Unplannable
 from services.planner.embedded.texts import Texts
 from services.planner.plan import Single, Text
 from services.planner.task_spec import Catalogue, Modality, Port, Spec
 
 LITERAL = frozenset(("translation", "text-to-speech"))
-"""Standard tasks that take words as they stand in the clause; so do all that are not standard."""
+"""Standard tasks that take the words of the clause literally; so do all that are not standard."""
 
 _REWRITING = "text2text-generation"
 _TALKING = "conversational"
@@ -51,7 +51,7 @@ class Ports:
         """The stream for every port the step uses, but for masks.
 
         Raises:
-            Wanting: something is missing.
+            Unplannable: something is missing.
         """
         fed = taken(step.spec, (meant(stream, step.clause.masked) for stream in step.fed or ()))
         if step.clause.asks or self._texts.asks(step.clause, step.spec):
@@ -71,7 +71,7 @@ class Ports:
         try:
             with self._flow.only_sent():
                 return self._meant(step, port)
-        except Wanting:
+        except Unplannable:
             return self._meant(step, port)
 
     def _meant(self, step: Step, port: Port) -> Stream:
@@ -105,7 +105,7 @@ class Ports:
             return questions
         if settled and not self._texts.answered:
             return [step.clause.words]
-        raise Wanting(None)  # it speaks of a question that is answered where it is asked
+        raise Unplannable(None)  # it speaks of a question that is answered where it is asked
 
     def _instruction(self, step: Step) -> str:
         """What is to be done with a picture, or to happen in it; empty if it is only to move."""
@@ -119,7 +119,7 @@ class Ports:
         """All texts the step is about; an empty one if there are none, since its question may say everything."""
         try:
             return self._texts.find(step.clause, step.spec)
-        except Missing:
+        except MissingInput:
             return _words("")
 
     def _described(self, step: Step) -> Stream:
@@ -135,7 +135,7 @@ class Ports:
         if self._texts.within(clause) or (not clause.payloads and (clause.says(_POINTS) or too_short)):
             try:
                 return self._texts.find(clause, step.spec)
-            except Wanting:
+            except Unplannable:
                 if not described[0]:
                     raise
         return _words(*described)
@@ -195,14 +195,14 @@ class Ports:
         if len(texts) < _FEWEST_COMPARED:
             texts += [single for single in self._texts.all(clause) if single not in texts]
         if len(texts) < _FEWEST_COMPARED:
-            raise Wanting(two_needed(clause))
+            raise Unplannable(two_needed(clause))
         if step.fed:
             given = {single for stream in step.fed for single in stream.arguments}
             others = [single for single in texts if single not in given]
-            beside = [single for single in others if single in texts[:listed]] or others[-1:]
-            if not beside:
-                raise Wanting(two_needed(clause))
-            return Stream(Modality.TEXT, tuple(beside))
+            others = [single for single in others if single in texts[:listed]] or others[-1:]
+            if not others:
+                raise Unplannable(two_needed(clause))
+            return Stream(Modality.TEXT, tuple(others))
         return Stream(Modality.TEXT, tuple(texts[1:] if port.many else texts[:1]))
 
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.endings import ending, is_other
+from services.planner.embedded.patterns import Lexicon
 from services.planner.embedded.wording import MARKED
 from services.planner.task_spec import Modality
 
@@ -72,7 +72,7 @@ _THERE = re.compile(
 
 
 def inserted(text: str, masked: str, lexicon: Lexicon) -> list[str]:
-    """What is to stand in the masked part of a picture; nothing if the words do not say."""
+    """The requested content of the masked part of a picture; empty if the words name none."""
     for lead in _INSERTED:
         for found in lead.finditer(masked):
             if span := _span(masked, found.end(), lexicon):

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from services.planner.embedded.cues import LIKELY, Lexicon, Match
 from services.planner.embedded.languages import PATTERN as LANGUAGE
+from services.planner.embedded.patterns import LIKELY, Lexicon, Match
 from services.planner.embedded.wording import MARKED
 from services.planner.task_spec import Modality, Spec
 
@@ -27,7 +27,7 @@ _TURN = (
     r"|also|then|could\s+you|can\s+you|would\s+you|i\s+(?:need|want)|i'd|no\s+\w+|both\b|show|turn|describe|summari[sz]e|use|add"
 )
 _OVER = re.compile(
-    r"\s*[?;\n]|\s*[.!](?=\s|$)|\s*\(|\s+[–—-]+\s+"
+    r"\s*[?;\n]|\s*(?<!\bmrs)(?<!\bmr)(?<!\bms)(?<!\bdr)(?<!\bprof)(?<!\bst)[.!](?=\s|$)|\s*\(|\s+[–—-]+\s+"
     rf"|\s*,?\s+(?:and\s+|but\s+)*(?:then\s+)?(?:{_TURN})\b"
     rf"|\s*,\s*(?:according\s+to|going\s+by|based\s+on|judging\s+by|it's|its\s+|as\s+(?:an?\s+)?(?:audio|speech|spoken))\b"
     rf"|\s*,?\s+(?:and\s+)?(?:in|into)\s+(?:{LANGUAGE})\b"

@@ -74,7 +74,7 @@ def _said(turn: Turn) -> list[Named]:
 
 
 def names_of(resource: Resource) -> Iterator[str]:
-    """The names by which it can be told from an ordinary word."""
+    """Names that are no ordinary words."""
     return (name for name in resource.names if _NAME_LIKE.search(name))
 
 

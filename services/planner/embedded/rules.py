@@ -4,18 +4,18 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from services.planner.embedded import remarks
+from services.planner.embedded import note_texts
 from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
 from services.planner.embedded.conditions import condition
-from services.planner.embedded.cues import CERTAIN, LIKELY, WEAK, Lexicon, Match, lexicon
 from services.planner.embedded.outside import outside
+from services.planner.embedded.patterns import CERTAIN, LIKELY, WEAK, Lexicon, Match, lexicon
 from services.planner.embedded.payloads import with_pasted
+from services.planner.embedded.plan_builder import PlanBuilder
 from services.planner.embedded.resources import Resource, resources
 from services.planner.embedded.spelling import read_mended
 from services.planner.embedded.steps import Step
+from services.planner.embedded.task_intents import TaskIntents
 from services.planner.embedded.vocabulary import Vocabulary, common_words
-from services.planner.embedded.wants import Wants
-from services.planner.embedded.weaver import Weaver
 from services.planner.embedded.wording import MARKED, QUOTE_MARK, Wording
 from services.planner.plan import HARD_LIMIT, Decision, Draft, Note
 from services.planner.request import Request
@@ -52,7 +52,7 @@ _AMBIGUOUS = 0.7
 
 
 @dataclass(frozen=True)
-class Drafted:
+class RuleDraft:
     """A draft by rules, with what it was made from."""
 
     draft: Draft
@@ -64,7 +64,7 @@ class Drafted:
     """Tasks the words say not to do."""
     settled: bool = False
     """Nothing learned can tell better: some words hold only in a case that a plan cannot know, all that is asked for
-    needs what nobody sent, or the request continues a conversation."""
+    needs input that was not sent, or the request continues a conversation."""
 
 
 class Rules:
@@ -75,25 +75,32 @@ class Rules:
         self._lexicon = lexicon()
         self._known: tuple[Catalogue, Vocabulary] | None = None
 
-    def draft(self, request: Request, catalogue: Catalogue) -> Drafted:
+    def draft(self, request: Request, catalogue: Catalogue) -> RuleDraft:
         """A plan for the last turn; what cannot be planned is in its notes."""
         there = resources(request)
         wording = with_pasted(read_mended(request.text, there), self._lexicon)
         excluded = wording.excluded()
         there = tuple(one for one in there if one not in {mention.resource for mention in excluded})
         wording = wording.without(excluded)
-        weaver = self._weaver(wording, there, catalogue)
-        wants = Wants(catalogue, self._standard, self._lexicon, resources=there, wording=wording, weaver=weaver)
+        builder = self._builder(wording, there, catalogue)
+        task_intents = TaskIntents(
+            catalogue, self._standard, self._lexicon, resources=there, wording=wording, builder=builder
+        )
         return _Planning(
-            self._vocabulary(catalogue), self._lexicon, resources=there, wording=wording, weaver=weaver, wants=wants
+            self._vocabulary(catalogue),
+            self._lexicon,
+            resources=there,
+            wording=wording,
+            builder=builder,
+            task_intents=task_intents,
         ).drafted()
 
-    def weaver(self, drafted: Drafted, catalogue: Catalogue) -> Weaver:
+    def builder(self, drafted: RuleDraft, catalogue: Catalogue) -> PlanBuilder:
         """One to plan the same words anew with."""
-        return self._weaver(drafted.wording, drafted.resources, catalogue)
+        return self._builder(drafted.wording, drafted.resources, catalogue)
 
-    def _weaver(self, wording: Wording, there: Sequence[Resource], catalogue: Catalogue) -> Weaver:
-        return Weaver(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
+    def _builder(self, wording: Wording, there: Sequence[Resource], catalogue: Catalogue) -> PlanBuilder:
+        return PlanBuilder(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
 
     def _vocabulary(self, catalogue: Catalogue) -> Vocabulary:
         known = self._known  # plans are made in several threads: another may meet another catalogue meanwhile
@@ -112,15 +119,15 @@ class _Planning:
         *,
         resources: Sequence[Resource],
         wording: Wording,
-        weaver: Weaver,
-        wants: Wants,
+        builder: PlanBuilder,
+        task_intents: TaskIntents,
     ) -> None:
         self._vocabulary = vocabulary
         self._lexicon = words
         self._resources = resources
         self._wording = wording
-        self._weaver = weaver
-        self._wants = wants
+        self._builder = builder
+        self._task_intents = task_intents
         self._reader = Reader(wording, words, self._find)
         self._clauses: list[Clause] = []
         self._steps: list[Step] = []
@@ -131,33 +138,33 @@ class _Planning:
         self._left_open = False
         """The sentence before ends in what depends on a condition: so does what comes then."""
 
-    def drafted(self) -> Drafted:
+    def drafted(self) -> RuleDraft:
         stated: list[str] = []
         for start, end in self._sentences():
             clauses, open_ended = self._unconditional(start, end)
-            self._weaver.notes += open_ended
+            self._builder.notes += open_ended
             self._left_open = bool(open_ended)
             self._conditional |= self._left_open
             self._clauses += clauses
             words = self._wording.text[start:end].strip()
             if not (clauses or open_ended) and _FURTHER_TEXT.match(self._wording.masked, start, end):
-                self._weaver.notes.append(remarks.unknown(words))
+                self._builder.notes.append(note_texts.unknown(words))
             elif words and not (clauses or open_ended) and self._states(start, end):
                 stated.append(words)
-                self._weaver.texts.aside = " ".join(stated)
+                self._builder.texts.aside = " ".join(stated)
             for clause in clauses:
-                self._weaver.texts.pass_by(clause, self._clauses)
+                self._builder.texts.pass_by(clause, self._clauses)
                 self._plan(clause)
             if max(len(self._clauses), len(self._steps)) > HARD_LIMIT:  # each takes longer than the one before
-                self._weaver.notes.append(remarks.unread(self._wording.text[end:].strip()))
+                self._builder.notes.append(note_texts.unread(self._wording.text[end:].strip()))
                 break
-        tasks, notes = self._weaver.tasks, self._weaver.notes
+        tasks, notes = self._builder.tasks, self._builder.notes
         if tasks:
             notes += list(self._unused(notes))
         if not tasks and not notes:
             notes = [self._without_tasks()]
         draft = Draft(tuple(tasks), tuple(dict.fromkeys(notes)), self._decision())
-        return Drafted(
+        return RuleDraft(
             draft,
             self._wording,
             tuple(self._resources),
@@ -166,12 +173,12 @@ class _Planning:
             frozenset(self._reader.refused) - {step.spec.name for step in self._steps},
             self._conditional
             or (self._is_beyond_tasks and not tasks)
-            or (self._weaver.asks_back and not tasks)
+            or (self._builder.asks_back and not tasks)
             or (bool(tasks) and self._continues()),
         )
 
     def _sentences(self) -> list[tuple[int, int]]:
-        """Where the sentences stand; "I can't read this" asks for something only if no other does."""
+        """Spans of the sentences; "I can't read this" is a request only if no other sentence is."""
         masked = self._wording.masked
         found = [span for span in sentences(masked) if not self._lexicon.chat.fullmatch(masked[slice(*span)])]
         others = [span for span in found if not _INABILITY.search(masked, *span)]
@@ -193,10 +200,10 @@ class _Planning:
         """What a sentence asks for whatever may be the case, and a note on what depends on a condition."""
         clauses = self._read(start, end)
         if clauses and clauses[0].sequel and self._left_open:
-            return [], [remarks.conditional(self._said(start, end))]
+            return [], [note_texts.conditional(self._said(start, end))]
         found = condition(self._wording.masked, start, end, self._lexicon)
         if found is not None and not clauses and self._lexicon.verb.search(self._wording.masked, start, end):
-            return [], [remarks.conditional(self._said(start, end))]
+            return [], [note_texts.conditional(self._said(start, end))]
         if found is None or not clauses:
             return clauses, []
         before = self._read(start, found.start) if self._wording.masked[start : found.start].strip() else []
@@ -207,7 +214,7 @@ class _Planning:
                 return clauses, []
             before = [clause for clause in before if clause is not last]
             depends = last.start if last else start
-        return before, [remarks.conditional(self._said(depends, end))]
+        return before, [note_texts.conditional(self._said(depends, end))]
 
     def _said(self, start: int, end: int) -> str:
         return self._wording.text[start:end].strip(" \t\n,;:.")
@@ -216,7 +223,7 @@ class _Planning:
         """What a sentence may be about: what it names, else all there is."""
         words = self._wording.masked[start:end]
         named = set(self._lexicon.named(words))
-        there = self._weaver.media.kinds()
+        there = self._builder.media.kinds()
         if self._lexicon.page.search(words):
             named |= {Modality.IMAGE, Modality.TEXT} & there or {Modality.IMAGE, Modality.TEXT}
         settled = (named - {Modality.TEXT}) & (there or named)
@@ -234,7 +241,10 @@ class _Planning:
         found += self._vocabulary.by_name(masked, start, end)
         for first, last in pieces(masked, start, end):
             found += self._vocabulary.by_words(masked, first, last)
-        return [replace(match, offered=self._wants.offered(match.tasks), weight=self._weight(match)) for match in found]
+        return [
+            replace(match, offered=self._task_intents.offered(match.tasks), weight=self._weight(match))
+            for match in found
+        ]
 
     def _weight(self, match: Match) -> int:
         """Its weight; a typo is weak evidence that loses to any word as it was written."""
@@ -255,7 +265,7 @@ class _Planning:
 
     def _specs(self, matches: Collection[Match]) -> Iterator[Spec]:
         for match in matches:
-            yield from (spec for name in match.tasks[:1] if (spec := self._wants.spec(name)))
+            yield from (spec for name in match.tasks[:1] if (spec := self._task_intents.spec(name)))
 
     def _states(self, start: int, end: int) -> bool:
         conversation = self._lexicon.chat.fullmatch(self._wording.masked[start:end])
@@ -264,49 +274,49 @@ class _Planning:
     # ------------------------------------------------------------ planning
 
     def _plan(self, clause: Clause) -> None:
-        steps = self._wants.steps(clause)
+        steps = self._task_intents.steps(clause)
         if not steps:
-            self._weaver.notes += self._not_planned(clause)
+            self._builder.notes += self._not_planned(clause)
         else:
             stretches = outside(clause, self._lexicon)
-            self._weaver.notes += [remarks.beyond_tasks(self._said(*stretch)) for stretch in stretches]
+            self._builder.notes += [note_texts.beyond_tasks(self._said(*stretch)) for stretch in stretches]
         for step in steps:
             self._steps.append(step)
-            self._weaver.weave(step)
+            self._builder.add(step)
             self._confidence.append(self._certainty(clause))
 
     def _not_planned(self, clause: Clause) -> list[Note]:
         if clause.asks and not self._resources:
-            return [remarks.question_without_text(clause.words)]
+            return [note_texts.question_without_text(clause.words)]
         if stretches := list(outside(clause, self._lexicon)):
             self._is_beyond_tasks = True
-            return [remarks.beyond_tasks(self._said(*stretch)) for stretch in stretches]
+            return [note_texts.beyond_tasks(self._said(*stretch)) for stretch in stretches]
         aside = self._lexicon.aside.fullmatch(clause.masked.strip(" .,!?"))
-        if self._wants.only_results(clause):
-            return [remarks.unknown(clause.words)] if _DONE_TO_RESULT.match(clause.masked) else []
-        return [] if aside or clause.matches or not clause.words else [remarks.unknown(clause.words)]
+        if self._task_intents.only_results(clause):
+            return [note_texts.unknown(clause.words)] if _DONE_TO_RESULT.match(clause.masked) else []
+        return [] if aside or clause.matches or not clause.words else [note_texts.unknown(clause.words)]
 
     def _without_tasks(self) -> Note:
         masked, words = self._wording.masked.strip(), self._wording.text.strip()
         if self._lexicon.chat.fullmatch(masked):
             kinds = (kind for kind, part in self._lexicon.small_talk.items() if part.search(masked))
-            return remarks.small_talk(words, next(kinds))
+            return note_texts.small_talk(words, next(kinds))
         if not common_words(masked):
-            return remarks.not_understood(words)
-        return remarks.without_a_wish(words, self._resources)
+            return note_texts.not_understood(words)
+        return note_texts.without_request(words, self._resources)
 
-    def _unused(self, told: Sequence[Note]) -> Iterator[Note]:
+    def _unused(self, notes: Sequence[Note]) -> Iterator[Note]:
         """What to say of the files that were sent for nothing."""
-        words = " ".join(note.text for note in told)
-        unused = [resource for resource in self._weaver.media.unused() if resource.names[0] not in words]
+        words = " ".join(note.text for note in notes)
+        unused = [resource for resource in self._builder.media.unused() if resource.names[0] not in words]
         if meant := self._meant(unused):
-            yield remarks.overlooked(meant)
+            yield note_texts.overlooked(meant)
         if left := [resource for resource in unused if resource not in meant]:
-            yield remarks.left_out(left)
+            yield note_texts.left_out(left)
 
     def _meant(self, unused: Sequence[Resource]) -> list[Resource]:
         """The files of which the request speaks: by name, by kind, or by speaking of all."""
-        media, masked = self._weaver.media, self._wording.masked
+        media, masked = self._builder.media, self._wording.masked
         by_name = [mention.resource for mention in self._wording.mentions]
         together = [resource for clause in self._clauses for resource in media.every(clause)] if unused else []
         kinds = self._lexicon.named(masked) - media.used_kinds() - {Modality.TEXT}
@@ -322,9 +332,9 @@ class _Planning:
     def _certainty(self, clause: Clause) -> float:
         weights = [match.weight for match in clause.matches] or [LIKELY]
         certainty = _CONFIDENCE.get(min(max(weights), CERTAIN), _LEAST_CONFIDENCE)
-        return certainty * (_AMBIGUOUS if self._weaver.media.ambiguous else 1)
+        return certainty * (_AMBIGUOUS if self._builder.media.ambiguous else 1)
 
     def _decision(self) -> Decision:
-        tasks, clauses, notes = len(self._weaver.tasks), len(self._clauses), len(self._weaver.notes)
+        tasks, clauses, notes = len(self._builder.tasks), len(self._clauses), len(self._builder.notes)
         reason = f"Planned by rules, without an LLM: tasks {tasks}, clauses {clauses}, left open {notes}."
         return Decision(CONTROLLER, reason, round(min(self._confidence), 2) if tasks else 0.0)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from services.planner.embedded.cues import lexicon
 from services.planner.embedded.learned.weights import weights
 from services.planner.embedded.learned.words import Family
+from services.planner.embedded.patterns import lexicon
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.wording import Wording, read
 
@@ -98,7 +98,7 @@ def _meant(wording: Wording, word: re.Match[str]) -> str:
 
 
 def _fitting(found: list[str], masked: str, word: re.Match[str]) -> Iterator[str]:
-    """What fits the words beside it."""
+    """Corrections that fit the adjacent words."""
     last, following = _LAST.search(masked, 0, word.start()), _NEXT.match(masked, word.end())
     known = weights().features
     for one in found:

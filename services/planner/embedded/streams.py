@@ -20,11 +20,11 @@ class Stream:
     finding: bool = False
     """It says something about its input (a label, a count, boxes), rather than carrying it on."""
     clause: int = -1
-    """Where the clause stands that made it."""
+    """Start of the clause that made it."""
     languages: tuple[str, ...] = ()
     """Of each value, where a translation made it."""
     wanted: tuple[str, ...] = ()
-    """Of each value, the language named beside it."""
+    """Language named next to each value."""
     spoken: bool = False
     """Words of the clause itself, such as a question: nothing to go on with."""
     lost: str = ""
@@ -35,7 +35,7 @@ class Stream:
         return replace(self, lost=words)
 
 
-class Wanting(Exception):
+class Unplannable(Exception):
     """A step cannot be planned; the note says what is missing, unless that has been said of the same clause."""
 
     def __init__(self, note: Note | None) -> None:
@@ -43,7 +43,7 @@ class Wanting(Exception):
         self.note = note
 
 
-class Missing(Wanting):
+class MissingInput(Unplannable):
     """What it needs was not sent."""
 
 

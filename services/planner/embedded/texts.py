@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 
 from services.planner.embedded.arguments import contents, literal, question
 from services.planner.embedded.clauses import LONGEST, Clause
-from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.media import EARLIER, ORIGINAL, PRONOUN, Media, flowing
+from services.planner.embedded.note_texts import needed
+from services.planner.embedded.patterns import Lexicon
 from services.planner.embedded.questions import asked, part
-from services.planner.embedded.remarks import needed
 from services.planner.embedded.resources import Resource
-from services.planner.embedded.streams import Flow, Missing, Stream, findings, modifies
+from services.planner.embedded.streams import Flow, MissingInput, Stream, findings, modifies
 from services.planner.embedded.wording import Payload, Wording
 from services.planner.plan import Single, Text
 from services.planner.task_spec import Modality, Spec
@@ -50,7 +50,7 @@ class Texts:
         """Plain statements of the request, which are what a question is about if nothing else is."""
 
     def pass_by(self, clause: Clause, clauses: Sequence[Clause]) -> None:
-        """Notes the content that stands before a clause outside of any other."""
+        """Adds the content before a clause that is outside of any other."""
         known = set(self._flow.of(Modality.TEXT))
         for payload in self.wording.payloads:
             if payload in self._passed or payload.start >= clause.start:
@@ -112,7 +112,7 @@ class Texts:
         return asked(self.wording.text[start:end], self.wording.masked[start:end], self._lexicon, spec)
 
     def _waiting(self) -> list[str]:
-        """The first question that stands in quotation marks and has not been dealt with."""
+        """The first quoted question that has not been processed."""
         quoted = [payload.text for payload in self.wording.payloads if payload.asks]
         return [words for words in quoted if words not in self._asked][:1]
 
@@ -130,7 +130,7 @@ class Texts:
             literally: the plain words of the clause may be the text.
 
         Raises:
-            Wanting: there is none, or the file it names was not sent.
+            Unplannable: there is none, or the file it names was not sent.
         """
         if within := self.within(clause):
             return flowing(within, clause)
@@ -143,7 +143,7 @@ class Texts:
         words = self._literal(clause) if literally else ""
         stream = self._pointed_at(clause, spec) or (_stream(words) if words else self._left(clause))
         if stream is None:
-            raise Missing(needed(clause, Modality.TEXT))
+            raise MissingInput(needed(clause, Modality.TEXT))
         return flowing(stream, clause)
 
     def _pointed_at(self, clause: Clause, spec: Spec) -> Stream | None:

@@ -1,11 +1,11 @@
-"""Kinds of task the house has no cues for: found by their names, descriptions and examples."""
+"""Kinds of task without patterns: found by their names, descriptions and examples."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import log
 
-from services.planner.embedded.cues import CERTAIN, LIKELY, Match, lexicon
+from services.planner.embedded.patterns import CERTAIN, LIKELY, Match, lexicon
 from services.planner.task_spec import Catalogue, Spec
 
 SIMILAR = 0.5

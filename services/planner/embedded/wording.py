@@ -1,7 +1,7 @@
 """A request's words with what is not an instruction masked out: file names and quoted or pasted text.
 
-Every masked character is replaced by one private-use character that says what stood there, so positions stay the same
-and cues cannot be found inside content.
+Every masked character is replaced by a private-use character for the kind of content, so that positions stay the same
+and patterns match nothing inside content.
 """
 
 import re
@@ -54,7 +54,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Content within the words: quoted, or pasted after a colon or beside a line that says what to do with it."""
+    """Content within the words: quoted, or pasted after a colon or next to a line that requests something."""
 
     start: int
     end: int

@@ -20,7 +20,7 @@ FEWEST = 4
 PROCESSES = 2
 
 
-def senses(lines: Sequence[Line]) -> list[str]:
+def intents(lines: Sequence[Line]) -> list[str]:
     """Names of intents with enough examples."""
     counts = Counter(name for line in lines if line.label for name in read_as(line.label))
     return sorted(name for name, count in counts.items() if count >= FEWEST)
@@ -28,12 +28,12 @@ def senses(lines: Sequence[Line]) -> list[str]:
 
 def main() -> None:
     sources = [read(path) for path in FILES]
-    names = senses([line for lines in sources for line in lines])
+    names = intents([line for lines in sources for line in lines])
     given = [example for lines in sources for example in examples(lines, names)]
     data = write(learned(given, names, jobs=PROCESSES))
     target = Path(str(files(package).joinpath(FILE)))
     target.write_bytes(data)
-    print(f"{len(given)} requests, {len(names)} senses: {len(data) / 1e6:.1f} MB in {target.name}")
+    print(f"{len(given)} requests, {len(names)} intents: {len(data) / 1e6:.1f} MB in {target.name}")
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from services.planner.embedded.blending import hints
+from services.planner.embedded.intents import EDITING, intent
 from services.planner.embedded.learned.stages import SENT, Hints
 from services.planner.embedded.learned.words import Token, tokens
 from services.planner.embedded.rules import Rules
-from services.planner.embedded.senses import EDITING, sense
-from services.planner.embedded.weighing import hints
 from services.planner.task_spec import Catalogue, standard_specs
 from tests.eval.attached import request
 from tests.eval.lines import Answer, Line
@@ -19,10 +19,10 @@ TASKS_OF_RULES = frozenset(("text-statistics", "page-count", "calculation", "ima
 
 @dataclass(frozen=True)
 class Example:
-    """One request; intents (senses) are indices into the list of all."""
+    """One request; intents (intents) are indices into the list of all."""
 
     tokens: list[Token]
-    senses: tuple[int, ...]
+    intents: tuple[int, ...]
     """In the order of the label."""
     links: tuple[tuple[int, int], ...]
     hints: Hints
@@ -30,18 +30,18 @@ class Example:
     @property
     def first(self) -> frozenset[int]:
         """Intents that take only the request's own inputs."""
-        return frozenset(self.senses) - {consumer for _, consumer in self.links}
+        return frozenset(self.intents) - {consumer for _, consumer in self.links}
 
     @property
     def last(self) -> frozenset[int]:
         """Intents whose outputs no other task takes."""
-        return frozenset(self.senses) - {producer for producer, _ in self.links}
+        return frozenset(self.intents) - {producer for producer, _ in self.links}
 
 
-def examples(lines: Sequence[Line], senses: Sequence[str]) -> list[Example]:
+def examples(lines: Sequence[Line], intents: Sequence[str]) -> list[Example]:
     """Examples of the labelled lines in order; requests without a plan have no intents."""
     rules, offered = Rules(standard_specs()), catalogue(spelling(lines))
-    places = {name: place for place, name in enumerate(senses)}
+    places = {name: place for place, name in enumerate(intents)}
     return [_example(line, line.label, rules, offered, places) for line in lines if line.label]
 
 
@@ -49,7 +49,7 @@ def read_as(answer: Answer) -> list[str]:
     """The intent of each task of a label; a task with an instruction edits an image."""
     given = answer.arguments or ({},) * len(answer.graph.tasks)
     named = zip(answer.graph.tasks, given, strict=True)
-    return [EDITING if values.get("instruction") else SENSES.get(task) or sense(task) for task, values in named]
+    return [EDITING if values.get("instruction") else SENSES.get(task) or intent(task) for task, values in named]
 
 
 def _example(line: Line, answer: Answer, rules: Rules, offered: Catalogue, places: dict[str, int]) -> Example:
@@ -67,7 +67,7 @@ def _example(line: Line, answer: Answer, rules: Rules, offered: Catalogue, place
     )
 
 
-def sent(links: Iterable[tuple[int, int]], senses: Iterable[int]) -> set[tuple[int, int]]:
+def sent(links: Iterable[tuple[int, int]], intents: Iterable[int]) -> set[tuple[int, int]]:
     """The links, with additional ones from the request's inputs."""
     fed = {consumer for _, consumer in links}
-    return {*links, *((SENT, one) for one in senses if one not in fed)}
+    return {*links, *((SENT, one) for one in intents if one not in fed)}

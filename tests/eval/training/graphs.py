@@ -29,12 +29,12 @@ Array = npt.NDArray[Any]
 
 def usual_links(given: Sequence[Example], fits: Array) -> Array:
     """Log ratio of the frequency of each link between intents, or from the request's inputs, to chance."""
-    senses = fits.shape[1]
+    intents = fits.shape[1]
     counts = _FITTING * fits + _ANY
     for example in given:
-        for producer, consumer in sent(example.links, example.senses):
-            counts[senses if producer == SENT else producer, consumer] += 1
-    usual: Array = np.log(counts / counts.sum(axis=0) * senses).astype(np.float32)
+        for producer, consumer in sent(example.links, example.intents):
+            counts[intents if producer == SENT else producer, consumer] += 1
+    usual: Array = np.log(counts / counts.sum(axis=0) * intents).astype(np.float32)
     return usual
 
 
@@ -79,31 +79,31 @@ def fitted(given: Sequence[Example], spoken_for: Sequence[Evidence], learned: We
         for example, evidence in zip(given, spoken_for, strict=True)
         for choice in _choices(example, evidence, learned)
     ]
-    return _Fit(choices, len(learned.senses)).result()
+    return _Fit(choices, len(learned.intents)).result()
 
 
 def _choices(example: Example, found: Evidence, learned: Weights) -> Iterator[_Choice]:
     tried = candidates(found, example.hints, learned)
-    senses = len(learned.senses)
+    intents = len(learned.intents)
     likely = 1 / (1 + np.exp(-found.called))
     order = _order(example, tried)
     for count in range(len(order) + 1):
         taken = order[:count]
         so_far = underway(tried, [taken])
         producers, (features,), (end,) = so_far.producers[0].tolist(), moving(tried, so_far), ending(tried, so_far)
-        free = [place for place in range(len(tried.senses)) if place not in {added for added, _ in taken}]
+        free = [place for place in range(len(tried.intents)) if place not in {added for added, _ in taken}]
         whole = np.concatenate([tried.static[producers], features], axis=-1)[:, free]
-        of_producers = np.array([senses if producer == SENT else tried.senses[producer] for producer in producers])
-        consumers = np.tile(tried.senses[free], len(producers))
-        there = np.zeros(senses)
-        there[[tried.senses[added] for added, _ in taken]] = 1
+        of_producers = np.array([intents if producer == SENT else tried.intents[producer] for producer in producers])
+        consumers = np.tile(tried.intents[free], len(producers))
+        there = np.zeros(intents)
+        there[[tried.intents[added] for added, _ in taken]] = 1
         right = len(consumers)
         if count < len(order):
             place, producer = order[count]
             right = producers.index(producer) * len(free) + free.index(place)
         yield _Choice(
             whole.reshape(-1, whole.shape[-1]),
-            np.repeat(of_producers, len(free)) * senses + consumers,
+            np.repeat(of_producers, len(free)) * intents + consumers,
             consumers,
             end,
             right,
@@ -114,8 +114,8 @@ def _choices(example: Example, found: Evidence, learned: Weights) -> Iterator[_C
 
 def _order(example: Example, tried: Candidates) -> list[Move]:
     """The right graph as steps: along its links, else in the order of the text; only candidate intents are included."""
-    place = {int(sense): at for at, sense in enumerate(tried.senses)}
-    left = {place[sense] for sense in example.senses if sense in place}
+    place = {int(intent): at for at, intent in enumerate(tried.intents)}
+    left = {place[intent] for intent in example.intents if intent in place}
     links = [(place[source], place[target]) for source, target in example.links if {source, target} <= place.keys()]
     feeding = {consumer: {source for source, target in links if target == consumer} for consumer in left}
     order: list[Move] = []
@@ -134,20 +134,20 @@ def _order(example: Example, tried: Candidates) -> list[Move]:
 class _Fit:
     """Negative log-likelihood of all steps with L2 penalty, and its gradient."""
 
-    def __init__(self, choices: Sequence[_Choice], senses: int) -> None:
+    def __init__(self, choices: Sequence[_Choice], intents: int) -> None:
         counts = np.array([len(choice.pairs) + 1 for choice in choices])
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self._choice = np.repeat(np.arange(len(choices)), counts)
         self._steps = choices[0].features.shape[1]
         self._ends = len(choices[0].end)
-        self._senses = senses
+        self._intents = intents
         nothing = np.zeros((1, self._steps))
         self._features = np.concatenate([np.vstack([one.features, nothing]) for one in choices]).astype(np.float32)
         self._end_rows = self._starts[1:] - 1
         self._going_on = np.ones(len(self._choice), dtype=bool)
         self._going_on[self._end_rows] = False
         self._pairs = np.concatenate([one.pairs for one in choices])
-        self._cells = self._choice[self._going_on] * senses + np.concatenate([one.consumers for one in choices])
+        self._cells = self._choice[self._going_on] * intents + np.concatenate([one.consumers for one in choices])
         self._end_features = np.stack([one.end for one in choices])
         self._taken = np.stack([one.taken for one in choices])
         self._likely = np.stack([one.likely for one in choices])
@@ -157,23 +157,23 @@ class _Fit:
         sizes = self._sizes()
         best = minimize(self._loss, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options={"maxiter": _ROUNDS}).x
         step, end, pairs, beside, instead = np.split(best.astype(np.float32), np.cumsum(sizes)[:-1])
-        square = (self._senses, self._senses)
+        square = (self._intents, self._intents)
         return Numbers(
             step=step,
             end=end,
-            pairs=pairs.reshape(-1, self._senses),
+            pairs=pairs.reshape(-1, self._intents),
             beside=beside.reshape(square),
             instead=instead.reshape(square),
         )
 
     def _sizes(self) -> list[int]:
-        senses = self._senses
-        return [self._steps, self._ends, (senses + 1) * senses, senses * senses, senses * senses]
+        intents = self._intents
+        return [self._steps, self._ends, (intents + 1) * intents, intents * intents, intents * intents]
 
     def _loss(self, numbers: Array) -> tuple[float, Array]:
         sizes = self._sizes()
         step, end, pairs, beside, instead = np.split(numbers, np.cumsum(sizes)[:-1])
-        square = (self._senses, self._senses)
+        square = (self._intents, self._intents)
         scores = (self._features @ step.astype(np.float32)).astype(np.float64)
         together = self._taken @ beside.reshape(square) + self._likely @ instead.reshape(square)
         scores[self._going_on] += pairs[self._pairs] + together.ravel()[self._cells]
@@ -189,12 +189,12 @@ class _Fit:
 
     def _slope(self, slope: Array) -> Array:
         moving = slope[self._going_on]
-        cells = np.bincount(self._cells, moving, minlength=len(self._taken) * self._senses).reshape(-1, self._senses)
+        cells = np.bincount(self._cells, moving, minlength=len(self._taken) * self._intents).reshape(-1, self._intents)
         return np.concatenate(
             [
                 self._features.T @ slope.astype(np.float32),
                 self._end_features.T @ slope[self._end_rows],
-                np.bincount(self._pairs, moving, minlength=(self._senses + 1) * self._senses),
+                np.bincount(self._pairs, moving, minlength=(self._intents + 1) * self._intents),
                 (self._taken.T @ cells).ravel(),
                 (self._likely.T @ cells).ravel(),
             ]

@@ -62,14 +62,14 @@ def vocabulary(given: Sequence[Example]) -> Vocabulary:
     )
 
 
-def targets(given: Sequence[Example], senses: int) -> Array:
+def targets(given: Sequence[Example], intents: int) -> Array:
     """Labels, requests x (3 intents + 4): present, first, last, and at least so many tasks."""
-    result = np.zeros((len(given), 3 * senses + len(SIZES)), dtype=np.int8)
+    result = np.zeros((len(given), 3 * intents + len(SIZES)), dtype=np.int8)
     for row, example in enumerate(given):
-        result[row, list(example.senses)] = 1
-        result[row, [senses + one for one in example.first]] = 1
-        result[row, [2 * senses + one for one in example.last]] = 1
-        result[row, 3 * senses :] = [len(example.senses) >= size for size in SIZES]
+        result[row, list(example.intents)] = 1
+        result[row, [intents + one for one in example.first]] = 1
+        result[row, [2 * intents + one for one in example.last]] = 1
+        result[row, 3 * intents :] = [len(example.intents) >= size for size in SIZES]
     return result
 
 

@@ -1,1 +1,1 @@
-"""Requests in other languages than English: told apart, glossed in English to be planned, or said to be a riddle."""
+"""Requests in other languages than English: detected, glossed in English and planned, or declined."""

@@ -1,6 +1,6 @@
 """The words of one language with the English words that the planner knows them by.
 
-A lexicon's file maps, for every kind of word, an English gloss to what says it, alternatives between "|": "~" stands
+A lexicon's file maps, for every kind of word, an English gloss to what says it, alternatives between "|": "~" is
 for an ending of up to three letters, "fass~ … zusammen" for two words of one sentence that belong together.
 """
 
@@ -12,13 +12,13 @@ from enum import StrEnum
 from functools import cache, lru_cache
 from importlib.resources import files
 
-from services.planner.embedded.cues import lexicon as english
+from services.planner.embedded.patterns import lexicon as english
 from services.planner.embedded.resources import BY_EXTENSION
 from services.planner.embedded.wording import FILLING, MARKED
 
 SUPPORTED = ("de", "fr", "es", "it", "pt", "zh", "ja", "ko")
 UNSPACED = frozenset({"zh", "ja", "ko"})
-"""Languages whose words are not told apart by spaces alone, and that put what they ask for anywhere."""
+"""Languages without spaces between all words, whose requests may be anywhere in a sentence."""
 
 _APART = " … "
 _CLAUSE_END = r"(?=\s*(?:$|[^\w\s]|(?:und|oder|aber|sondern|dann|danach|anschließend|bitte)\b))"
@@ -30,7 +30,7 @@ _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 _LATIN = re.compile(r"[a-z0-9][a-z0-9%.x-]*")
 _STOP = re.compile(r"\n+|[.!?。！？…]+|[,;:，、；：()（）&–—・]")  # as they are written elsewhere
 _FILE = re.compile(rf"[a-z0-9][a-z0-9_.%+@-]*\.(?:{'|'.join(BY_EXTENSION)})(?![a-z0-9])")
-"""A file's name, also where letters of another script stand right beside it."""
+"""A file's name, also next to letters of another script."""
 
 _HANGUL = re.compile(r"[\uac00-\ud7a3]+")
 _ACCENTED = {"ä": "(?:ä|ae)", "ö": "(?:ö|oe)", "ü": "(?:ü|ue)", "ß": "(?:ß|ss)"}
@@ -59,7 +59,7 @@ _ENDINGS = {Kind.AFTER, Kind.LINK}
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word or phrase, where it stands, and its gloss."""
+    """A word or phrase, its position and its gloss."""
 
     start: int
     end: int
@@ -227,7 +227,7 @@ def _said(data: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Kind, str, st
 
 
 def _initial(said: str) -> str:
-    """The first letter without its accent, by which what may stand somewhere is looked up."""
+    """The first letter without its accent, the key of the lookup."""
     return said[0].translate(_BARE)
 
 

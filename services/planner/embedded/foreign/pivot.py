@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from services.planner.embedded.clauses import sentences
-from services.planner.embedded.foreign import tongue as languages
-from services.planner.embedded.foreign.glossing import Piece, glossed
+from services.planner.embedded.foreign import language_detection as languages
+from services.planner.embedded.foreign.glosses import Piece, glossed
 from services.planner.embedded.foreign.lexicons import Kind, Token, Tongue, tongue
 from services.planner.embedded.wording import MARKED, Wording
 
@@ -17,7 +17,7 @@ _OPENING = ("¿", "¡")
 _SENTENCE_END = re.compile(r"[.!?。！？]\s*|\n\s*")
 _UNQUOTABLE = re.compile(r"[\s“”„\"`]+")
 _STAND_IN = 200
-"""Characters that stand for pasted text, however long it is."""
+"""Characters that represent pasted text of any length."""
 
 _COMMANDS = {Kind.VERB, Kind.ASK}
 
@@ -29,7 +29,7 @@ def with_plain_quotes(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A piece and where it stands in the English words."""
+    """A piece and its position in the English words."""
 
     piece: Piece
     at: int
@@ -48,7 +48,7 @@ class Placed:
 
 
 class Pivot:
-    """The English words and the request they stand for."""
+    """The English words and the request that they render."""
 
     def __init__(self, original: str, pieces: Sequence[Piece]) -> None:
         self._original = original
@@ -57,7 +57,7 @@ class Pivot:
         self._lower = self.text.lower() if len(self.text.lower()) == len(self.text) else self.text
 
     def span(self, words: str) -> tuple[int, int] | None:
-        """Where in the request the words stand that some English ones stand for; None if it has none."""
+        """Span of the request that some English words render; None without one."""
         at = self._lower.find(words.strip().lower()) if words.strip() else -1
         return self._span(at, at + len(words.strip())) if at >= 0 else None
 
@@ -95,7 +95,7 @@ class Pivot:
         return (placed for placed in self.placed if not placed.piece.known)
 
     def neighbours(self, placed: Placed) -> tuple[Piece | None, Piece | None]:
-        """The pieces that stand around one in the request."""
+        """The pieces before and after one in the request."""
         before = [other.piece for other in self.placed if other.piece.end <= placed.piece.start]
         after = [other.piece for other in self.placed if other.piece.start >= placed.piece.end]
         last = max(before, key=lambda piece: piece.end, default=None)
@@ -131,7 +131,7 @@ def _stop(masked: str, end: int) -> list[Piece]:
 
 
 def _content(text: str, start: int, end: int) -> Piece:
-    """Pasted text in quotation marks, cut short: its beginning and its end stand for all of it."""
+    """Pasted text in quotation marks, cut short: its beginning and its end represent all of it."""
     words = text[start:end].strip()
     start = text.index(words, start)
     plain = _UNQUOTABLE.sub(" ", words).strip()
@@ -155,7 +155,7 @@ def _assembled(pieces: Sequence[Piece]) -> tuple[str, list[Placed]]:
 
 
 def _pasted(masked: str, known: Tongue) -> list[tuple[int, int]]:
-    """Where content stands without quotation marks: after a colon, or in lines beside the one that asks."""
+    """Spans of content without quotation marks: after a colon, or in lines next to the request."""
     colon = _COLON.search(masked)
     if colon and _commands(masked[: colon.start()], known) and "?" not in masked[: colon.start()]:
         tail = masked[colon.end() :]

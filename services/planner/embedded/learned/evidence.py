@@ -1,4 +1,4 @@
-"""What the words speak for: linear scores of every sense, and where in the words each is called for."""
+"""What the words speak for: linear scores of every intent, and where in the words each is called for."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Known(Protocol):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Of one request; S senses, all scores are log odds."""
+    """Of one request; S intents, all scores are log odds."""
 
     called: Array
     """S: it is among the tasks."""
@@ -53,7 +53,7 @@ class Evidence:
     strength: Array
     """S: the margin contributed there."""
     original: Array
-    """S: 1 where the words beside it speak of the original."""
+    """S: 1 where adjacent words refer to the original."""
     length: int
     """Tokens of the request, at least 1."""
 
@@ -69,16 +69,16 @@ def evidence(found: list[Token], learned: Weights) -> Evidence:
     values = measured(known, times, learned)
     rows = learned.linear[known]
     odds = SLOPE * (values @ rows + learned.bias) + OFFSET
-    senses = len(learned.senses)
+    intents = len(learned.intents)
     columns = {feature: column for column, feature in enumerate(counts)}
     parts = _parts(occurrences, columns, values / times)
-    position, strength = _peaks(_contributions(parts, rows[:, :senses], max(1, len(found))))
+    position, strength = _peaks(_contributions(parts, rows[:, :intents], max(1, len(found))))
     said = [i for i, token in enumerate(found) if token.word in _ORIGINAL]
     return Evidence(
-        odds[:senses],
-        odds[senses : 2 * senses],
-        odds[2 * senses : 3 * senses],
-        odds[3 * senses : 3 * senses + len(SIZES)],
+        odds[:intents],
+        odds[intents : 2 * intents],
+        odds[2 * intents : 3 * intents],
+        odds[3 * intents : 3 * intents + len(SIZES)],
         position,
         strength,
         np.array([any(abs(i - at) <= _REACH for i in said) for at in position], dtype=np.float32),
@@ -98,7 +98,7 @@ def measured(known: npt.NDArray[np.int64], counts: Array, learned: Known) -> Arr
 
 
 def _parts(occurrences: list[Occurrence], columns: Mapping[int, int], values: Array) -> list[tuple[int, int, float]]:
-    """What part of each feature's value stands at which token: (token, column, part)."""
+    """Share of each feature's value by token: (token, column, part)."""
     parts = []
     for feature, where in occurrences:
         column = columns[feature]
@@ -108,7 +108,7 @@ def _parts(occurrences: list[Occurrence], columns: Mapping[int, int], values: Ar
 
 
 def _contributions(parts: list[tuple[int, int, float]], rows: Array, length: int) -> Array:
-    """T x S: what each token adds to the margin of each sense."""
+    """T x S: what each token adds to the margin of each intent."""
     result = np.zeros((length, rows.shape[1]), dtype=np.float32)
     if parts:
         token, column, part = (np.array(one) for one in zip(*sorted(parts), strict=True))
@@ -118,8 +118,8 @@ def _contributions(parts: list[tuple[int, int, float]], rows: Array, length: int
 
 
 def _peaks(contributions: Array) -> tuple[Array, Array]:
-    """Of T x S contributions: where each sense's highest point is, and how high."""
-    length, senses = contributions.shape
+    """Of T x S contributions: where each intent's highest point is, and how high."""
+    length, intents = contributions.shape
     padded = np.pad(contributions, ((2, 2), (0, 0)))
     shifted = np.stack([weight * padded[i : i + length] for i, weight in enumerate(_KERNEL)])
     smooth = np.maximum(shifted.sum(axis=0), 0)
@@ -128,4 +128,4 @@ def _peaks(contributions: Array) -> tuple[Array, Array]:
     near = np.where(np.abs(at - peak) <= _REACH, smooth, 0) ** 2
     mass = near.sum(axis=0)
     position = np.where(mass > 0, (near * at).sum(axis=0) / np.maximum(mass, 1e-9), peak)
-    return position.astype(np.float32), smooth[peak, np.arange(senses)]
+    return position.astype(np.float32), smooth[peak, np.arange(intents)]

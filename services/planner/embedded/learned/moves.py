@@ -44,7 +44,7 @@ def underway(tried: Candidates, graphs: Sequence[Sequence[Move]]) -> Underway:
     added, feeders = moves[:, :, 0], moves[:, :, 1]
     producers = np.full((len(graphs), added.shape[1] + 1), SENT)
     producers[:, :-1] = added
-    left = np.ones((len(graphs), len(tried.senses)), dtype=np.float32)
+    left = np.ones((len(graphs), len(tried.intents)), dtype=np.float32)
     np.put_along_axis(left, added, 0, axis=1)
     of_sent = (feeders == SENT)[:, :, None]
     return Underway(added, feeders, producers, left, (tried.needs[added] & of_sent).any(axis=1))

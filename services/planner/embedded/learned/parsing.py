@@ -1,4 +1,4 @@
-"""Beam search over graphs: the best ways to order and link the senses that the words speak for, with probabilities."""
+"""Beam search over graphs: the best ways to order and link the intents that the words speak for, with probabilities."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ Partial: TypeAlias = tuple[float, tuple[Move, ...]]
 
 @dataclass(frozen=True)
 class Graph:
-    """Senses, and which feeds which, as places among all senses."""
+    """Senses, and which feeds which, as places among all intents."""
 
-    senses: frozenset[int]
+    intents: frozenset[int]
     links: frozenset[tuple[int, int]]
 
 
@@ -87,8 +87,8 @@ def _carried_on(alive: Sequence[Partial], so_far: Underway, scores: Array, total
 
 
 def _graph(tried: Candidates, taken: tuple[Move, ...]) -> Graph:
-    senses = tried.senses
+    intents = tried.intents
     return Graph(
-        frozenset(int(senses[place]) for place, _ in taken),
-        frozenset((int(senses[producer]), int(senses[place])) for place, producer in taken if producer != SENT),
+        frozenset(int(intents[place]) for place, _ in taken),
+        frozenset((int(intents[producer]), int(intents[place])) for place, producer in taken if producer != SENT),
     )

@@ -26,7 +26,7 @@ class Reading:
 
 
 def read(found: list[Token], hints: Hints, learned: Weights) -> Reading:
-    """Reads the words, with what is known beside them."""
+    """Reads the words with the features of the rules."""
     spoken_for = evidence(found, learned)
     graphs = parse(candidates(spoken_for, hints, learned), learned)
     graph = worthiest(graphs)
@@ -38,16 +38,16 @@ def worthiest(graphs: Mapping[Graph, float]) -> Graph:
 
     Minimum Bayes risk for what is counted: whole plans, tasks, and links, these at half the weight.
     """
-    senses: dict[int, float] = defaultdict(float)
+    intents: dict[int, float] = defaultdict(float)
     links: dict[tuple[int, int], float] = defaultdict(float)
     for graph, share in graphs.items():
-        for sense in graph.senses:
-            senses[sense] += share
+        for intent in graph.intents:
+            intents[intent] += share
         for link in graph.links:
             links[link] += share
 
     def worth(graph: Graph) -> float:
-        nodes = sum(senses[sense] - NODE_THRESHOLD for sense in graph.senses)
+        nodes = sum(intents[intent] - NODE_THRESHOLD for intent in graph.intents)
         return graphs[graph] + nodes + 0.5 * sum(links[link] - LINK_THRESHOLD for link in graph.links)
 
     return max(graphs, key=worth)

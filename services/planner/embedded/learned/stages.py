@@ -23,9 +23,9 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class Hints:
-    """What is known beside the words: what rules make of them, and what was sent with them."""
+    """Features other than words: the result of the rules, and what was sent."""
 
-    senses: frozenset[int] = frozenset()
+    intents: frozenset[int] = frozenset()
     links: frozenset[tuple[int, int]] = frozenset()
     """(producer, consumer); SENT is the producer of what was sent."""
     refused: frozenset[int] = frozenset()
@@ -37,7 +37,7 @@ class Hints:
     kinds: frozenset[Modality] = frozenset()
     """Of the files that were sent or are named."""
     repeated: bool = False
-    """Rules found several tasks of one sense, which no graph of senses tells apart."""
+    """Rules found several tasks of one intent, which no graph of intents tells apart."""
     own_files: bool = False
     """There are files, and they have names of their own."""
     placeholders: bool = False
@@ -46,10 +46,10 @@ class Hints:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The senses worth trying for one request, C of them, with everything that does not change while trying."""
+    """The intents worth trying for one request, C of them, with everything that does not change while trying."""
 
-    senses: npt.NDArray[np.int64]
-    """C: their places among all senses."""
+    intents: npt.NDArray[np.int64]
+    """C: their places among all intents."""
     probability: Array
     """C: each is called for."""
     position: Array
@@ -85,16 +85,16 @@ def candidates(found: Evidence, hints: Hints, learned: Weights) -> Candidates:
     tried = likely >= UNLIKELY
     tried[np.argsort(-likely)[:FEWEST]] = True
     tried[list(hints.refused)] = False
-    tried[list(hints.senses)] = True
-    senses = np.flatnonzero(tried)
-    with_sent = np.append(senses, len(learned.senses))
-    suggested = np.isin(senses, list(hints.senses)).astype(np.float32)
+    tried[list(hints.intents)] = True
+    intents = np.flatnonzero(tried)
+    with_sent = np.append(intents, len(learned.intents))
+    suggested = np.isin(intents, list(hints.intents)).astype(np.float32)
     sent = np.array([kind in hints.kinds for kind in MEDIA])
-    needs = learned.needs[senses] > 0
+    needs = learned.needs[intents] > 0
     return Candidates(
-        senses=senses,
-        probability=likely[senses],
-        position=found.position[senses],
+        intents=intents,
+        probability=likely[intents],
+        position=found.position[intents],
         suggested=suggested,
         needs=needs & sent,
         sent=sent,
@@ -104,28 +104,28 @@ def candidates(found: Evidence, hints: Hints, learned: Weights) -> Candidates:
         larger=found.larger,
         static=np.concatenate(
             [
-                _of_words(found, senses, learned),
-                _of_rules(hints, found, senses),
+                _of_words(found, intents, learned),
+                _of_rules(hints, found, intents),
                 _of_files(needs, hints),
-                _of_own_files(found, senses, learned) * hints.own_files,
+                _of_own_files(found, intents, learned) * hints.own_files,
             ],
             axis=-1,
         ),
-        pairs=learned.pairs[with_sent][:, senses],
-        beside=learned.beside[senses][:, senses],
-        instead=(likely @ learned.instead)[senses],
+        pairs=learned.pairs[with_sent][:, intents],
+        beside=learned.beside[intents][:, intents],
+        instead=(likely @ learned.instead)[intents],
     )
 
 
-def _of_words(found: Evidence, senses: npt.NDArray[np.int64], learned: Weights) -> Array:
-    with_sent = np.append(senses, len(learned.senses))
-    odds = np.clip(found.called[senses], -6, 4)
-    likely = probability(found.called[senses])
-    position, length = found.position[senses], found.length
-    every, sent, made = _rows(len(senses))
-    first, first_given_called = found.first[senses], found.first[senses] - found.called[senses]
-    last_given_called = np.append(found.last[senses] - found.called[senses], 0)
-    usual = learned.links[with_sent][:, senses]
+def _of_words(found: Evidence, intents: npt.NDArray[np.int64], learned: Weights) -> Array:
+    with_sent = np.append(intents, len(learned.intents))
+    odds = np.clip(found.called[intents], -6, 4)
+    likely = probability(found.called[intents])
+    position, length = found.position[intents], found.length
+    every, sent, made = _rows(len(intents))
+    first, first_given_called = found.first[intents], found.first[intents] - found.called[intents]
+    last_given_called = np.append(found.last[intents] - found.called[intents], 0)
+    usual = learned.links[with_sent][:, intents]
     after = position[None] - np.append(position, 0)[:, None]
     between = np.minimum(_between(position, likely), 3)
     return np.stack(
@@ -141,7 +141,7 @@ def _of_words(found: Evidence, senses: npt.NDArray[np.int64], learned: Weights) 
             np.clip(last_given_called, -4, 4)[:, None] * made,
             usual,
             usual * likely,
-            1 - learned.fits[with_sent][:, senses],
+            1 - learned.fits[with_sent][:, intents],
             np.clip(after / length, -1, 1) * made,
             (after > 0) * made,
             np.clip(after / 10, -2, 2) * made,
@@ -149,27 +149,27 @@ def _of_words(found: Evidence, senses: npt.NDArray[np.int64], learned: Weights) 
             position / length * sent,
             between * made,
             between * sent,
-            found.strength[senses] * every / 2,
-            found.original[senses] * sent,
-            found.original[senses] * made,
+            found.strength[intents] * every / 2,
+            found.original[intents] * sent,
+            found.original[intents] * made,
         ],
         axis=-1,
     ).astype(np.float32)
 
 
-def _of_rules(hints: Hints, found: Evidence, senses: npt.NDArray[np.int64]) -> Array:
-    place = {int(sense): i for i, sense in enumerate(senses)} | {SENT: len(senses)}
-    every, sent, made = _rows(len(senses))
+def _of_rules(hints: Hints, found: Evidence, intents: npt.NDArray[np.int64]) -> Array:
+    place = {int(intent): i for i, intent in enumerate(intents)} | {SENT: len(intents)}
+    every, sent, made = _rows(len(intents))
     linked = np.zeros_like(every)
     for producer, consumer in hints.links:
         linked[place[producer], place[consumer]] = 1
-    suggested = np.isin(senses, list(hints.senses)).astype(np.float32)
+    suggested = np.isin(intents, list(hints.intents)).astype(np.float32)
     return np.stack(
         [
             suggested * every,
             linked,
             suggested * (1 - linked) * made,
-            np.clip(found.called[senses], -6, 4) * suggested * every,
+            np.clip(found.called[intents], -6, 4) * suggested * every,
             linked * sent,
             suggested.sum() * every / 5,
             suggested * hints.certainty * every,
@@ -197,14 +197,14 @@ def _of_files(needs: npt.NDArray[np.bool_], hints: Hints) -> Array:
     ).astype(np.float32)
 
 
-def _of_own_files(found: Evidence, senses: npt.NDArray[np.int64], learned: Weights) -> Array:
+def _of_own_files(found: Evidence, intents: npt.NDArray[np.int64], learned: Weights) -> Array:
     """What weighs differently where people send files of their own."""
-    every, sent, made = _rows(len(senses))
-    odds = np.clip(found.called[senses], -6, 4)
-    usual = learned.links[np.append(senses, len(learned.senses))][:, senses]
-    first = np.clip(found.first[senses] - found.called[senses], -4, 4)
+    every, sent, made = _rows(len(intents))
+    odds = np.clip(found.called[intents], -6, 4)
+    usual = learned.links[np.append(intents, len(learned.intents))][:, intents]
+    first = np.clip(found.first[intents] - found.called[intents], -4, 4)
     return np.stack(
-        [odds * every, probability(found.called[senses]) * every, sent, usual * made, usual * sent, first * sent],
+        [odds * every, probability(found.called[intents]) * every, sent, usual * made, usual * sent, first * sent],
         axis=-1,
     ).astype(np.float32)
 

@@ -22,27 +22,27 @@ SIZES = (2, 3, 4, 5)
 
 @dataclass(frozen=True)
 class Weights:
-    """S senses, F features.
+    """S intents, F features.
 
-    A sense is what words are read as: a kind of task, or one of several uses of one.
+    An intent is what words are read as: a kind of task, or one of several uses of one.
     """
 
-    senses: tuple[str, ...]
+    intents: tuple[str, ...]
     features: dict[Feature, int]
     families: npt.NDArray[np.int8]
     """F: of each feature."""
     rarity: Array
     """F: inverse document frequency."""
     linear: Array
-    """F x (3 S + 4): of each sense that it is called for, that it comes first, that it comes last; and of the sizes."""
+    """F x (3 S + 4): that each intent is requested, comes first, comes last; and the sizes."""
     bias: Array
     """3 S + 4."""
     fits: Array
-    """(S + 1) x S: 1 where what one sense gives is of a kind that another takes; the last row is what was sent."""
+    """(S + 1) x S: 1 where what one intent gives is of a kind that another takes; the last row is what was sent."""
     needs: Array
     """S x 4: 1 for each of MEDIA that it can work on."""
     links: Array
-    """(S + 1) x S: log of how much more often than by chance one sense feeds another; the last row is what was sent."""
+    """(S + 1) x S: log of how often one intent feeds another, relative to chance; the last row is what was sent."""
     step: Array
     """Of the features of adding one task: those of stages that do not change, then the 15 of moves.moving."""
     end: Array
@@ -69,7 +69,7 @@ def read(data: bytes) -> Weights:
         names = bytes(stored["names"]).decode().split("\n")
         known = [(Family(int(family)), name) for family, name in zip(families, names, strict=True)]
         return Weights(
-            senses=tuple(bytes(stored["senses"]).decode().split("\n")),
+            intents=tuple(bytes(stored["senses"]).decode().split("\n")),
             features={feature: i for i, feature in enumerate(known)},
             families=families,
             linear=stored["linear"].astype(np.float32) * stored["scale"].astype(np.float32),
@@ -85,7 +85,7 @@ def write(made: Weights) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
-        senses=_bytes("\n".join(made.senses)),
+        senses=_bytes("\n".join(made.intents)),
         names=_bytes("\n".join(name for _, name in ordered)),
         families=made.families,
         linear=np.rint(made.linear / scale).astype(np.int8),

@@ -15,7 +15,7 @@ MOST_OF_CONTENT = 60
 LONGEST_PHRASE = 3
 PART_LENGTHS = (3, 4, 5)
 NEAR = 5
-"""How many words on the second word of a pair may stand."""
+"""Largest distance of the words of a pair."""
 
 _TOKEN = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
 
@@ -32,7 +32,7 @@ class Family(IntEnum):
 class Token:
     word: str
     start: int
-    """Where it stands in the request, in characters."""
+    """Its position in the request, in characters."""
 
     @property
     def is_word(self) -> bool:

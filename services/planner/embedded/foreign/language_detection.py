@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
-from services.planner.embedded.cues import LIKELY
-from services.planner.embedded.cues import lexicon as english
 from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind, borrowed, commands, tongue
+from services.planner.embedded.patterns import LIKELY
+from services.planner.embedded.patterns import lexicon as english
 from services.planner.embedded.wording import MARKED, Wording
 
 ENGLISH, UNKNOWN = "en", "unknown"
@@ -58,7 +58,7 @@ def plainly_english(text: str) -> bool:
     return ours >= _SURE and sum(bool(known) for known in tags) == ours
 
 
-def told(wording: Wording) -> str:
+def detect(wording: Wording) -> str:
     """The language of a request's own words: a tag, ENGLISH also when in doubt, or UNKNOWN where no word is known."""
     masked = wording.masked
     first, last = _HEAD.match(masked.lstrip()), masked.rstrip().rpartition("\n")[2]

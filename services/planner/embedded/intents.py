@@ -1,4 +1,4 @@
-"""What words can be read as: kinds of task, some of them told apart more finely or coarsely than the Hub does."""
+"""Intents of words: kinds of task, some divided more finely or more coarsely than on the Hub."""
 
 import re
 from collections.abc import Mapping
@@ -23,23 +23,23 @@ _CHANGES = re.compile(
 )
 
 
-def senses_of(draft: Draft) -> Mapping[int, str]:
+def intents_of(draft: Draft) -> Mapping[int, str]:
     """What the words of each task were read as, by id; several changes of pictures are read alike."""
-    senses = {task.id: sense(task.task, instruction=_instruction(task)) for task in draft.tasks}
-    if EDITING in senses.values():
-        senses = {task_id: EDITING if name == "image-to-image" else name for task_id, name in senses.items()}
-    return senses
+    intents = {task.id: intent(task.task, instruction=_instruction(task)) for task in draft.tasks}
+    if EDITING in intents.values():
+        intents = {task_id: EDITING if name == "image-to-image" else name for task_id, name in intents.items()}
+    return intents
 
 
-def sense(task: str, *, instruction: str = "") -> str:
-    """The sense of a kind of task."""
+def intent(task: str, *, instruction: str = "") -> str:
+    """The intent of a kind of task."""
     if task == "image-to-image" and _CHANGES.search(instruction):
         return EDITING
     return _COARSER.get(task, task)
 
 
 def task_of(read_as: str, *, picture: bool = False) -> str:
-    """The usual task for a sense; a table in a picture is read like any other page."""
+    """The usual task for a intent; a table in a picture is read like any other page."""
     if read_as == EDITING:
         return "image-to-image"
     return "document-question-answering" if read_as == TABLES and picture else read_as

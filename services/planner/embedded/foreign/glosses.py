@@ -12,7 +12,7 @@ _ASKING = {Kind.VERB, Kind.ASK}
 _ADVERBS = {"then", "finally"}
 _NOT = "not"
 _SOFT = {"and", "or", ","}
-"""Joints that may stand between the things of one command."""
+"""Joints between the objects of one command."""
 
 _LEADS = {"if", "without", "not", "except", "but"}
 _LAST = {"to": 2, "into": 2, "as": 2, "": 0}
@@ -30,7 +30,7 @@ _PREPOSITIONS = {"to", "into", "in", "from", "as", "with", "about"}
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """English words and the stretch of the request they stand for."""
+    """English words and the stretch of the request that they render."""
 
     text: str
     start: int
@@ -63,7 +63,7 @@ def _piece(text: str, token: Token) -> Piece:
 
 
 def _with_joints_in_front(tokens: Sequence[Token]) -> list[Token]:
-    """With "then" before the command in the midst of which it stands."""
+    """With "then" moved before the command that contains it."""
     moved: list[Token] = []
     for index, token in enumerate(tokens):
         if token.gloss == "," and _leads_to_question(moved, islice(tokens, index + 1, None)):
@@ -79,7 +79,7 @@ def _with_joints_in_front(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _amidst(before: Sequence[Token], following: Token | None) -> bool:
-    """Whether what stands before an adverb belongs to the same command as what follows it."""
+    """Whether the words before an adverb belong to the same command as those behind it."""
     asks_after = following is not None and following.kind in _ASKING
     if any(token.kind in _ASKING for token in before):
         return not asks_after
@@ -87,7 +87,7 @@ def _amidst(before: Sequence[Token], following: Token | None) -> bool:
 
 
 def _leads_to_question(before: Sequence[Token], after: Iterable[Token]) -> bool:
-    """Whether a comma stands between a command and what is to be answered: "tell me, who"."""
+    """Whether a comma separates a command from its question: "tell me, who"."""
     last = next((token for token in reversed(before) if token.kind is not Kind.SILENT), None)
     following = next((token for token in after if token.kind is not Kind.SILENT), None)
     return last is not None and last.kind is Kind.VERB and following is not None and following.kind is Kind.ASK
@@ -167,7 +167,7 @@ def _with_negation_in_front(segment: list[Token]) -> list[Token]:
 
 
 def _arranged(segment: list[Token]) -> list[Token]:
-    """With the command first, for a language whose prepositions stand where the English ones do."""
+    """With the command first, for a language whose prepositions precede their nouns."""
     segment = [
         _standing_alone(token, following) for token, following in zip(segment, [*segment[1:], None], strict=True)
     ]
@@ -193,14 +193,14 @@ def _asking(question: list[Token]) -> list[Token]:
 
 
 def _standing_alone(token: Token, following: Token | None) -> Token:
-    """An article without a noun stands for one."""
+    """An article without a noun is a pronoun."""
     alone = following is None or following.kind not in {Kind.NOUN, Kind.UNKNOWN, Kind.CONTENT, Kind.WORD}
     alone = alone or (following is not None and following.gloss.partition(" ")[0] in _PREPOSITIONS)
     return replace(token, gloss="it") if token.gloss == "the" and alone else token
 
 
 def _reversed(segment: list[Token]) -> list[Token]:
-    """With what asks first, then what it is about, for a language whose prepositions stand behind."""
+    """With the question word first, then its subject, for a language with postpositions."""
     if segment[0].kind in _JOINTS:
         return segment
     heads = [token for token in segment if token.kind in _ASKING]
@@ -227,7 +227,7 @@ class _Chunk:
         self.closed = False
 
     def close(self, after: Token) -> None:
-        """What stands behind it says how it takes part."""
+        """What follows it describes its role."""
         if after.gloss and not self.lead:
             self.words, self.lead = [after, *self.words], after.gloss
         self.closed = True

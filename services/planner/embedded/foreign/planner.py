@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from services.planner.embedded.foreign import tongue as languages
+from services.planner.embedded.foreign import language_detection as languages
 from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind
 from services.planner.embedded.foreign.pivot import Pivot, Placed, pivot, with_plain_quotes
+from services.planner.embedded.plan_builder import BRIDGES
 from services.planner.embedded.resources import resources
-from services.planner.embedded.weaver import BRIDGES
 from services.planner.embedded.wording import read
 from services.planner.plan import Argument, Decision, Draft, Many, Note, NoteKind, Task, Text
 from services.planner.request import Request
@@ -45,7 +45,7 @@ def planned(request: Request, plan: Plan) -> Draft:
     if languages.plainly_english(request.text):
         return plan(request)
     wording = read(with_plain_quotes(request.text), resources(request))
-    tag = languages.told(wording)
+    tag = languages.detect(wording)
     if tag == languages.ENGLISH:
         return plan(request)
     if tag not in SUPPORTED:
@@ -66,7 +66,7 @@ class _Rendered:
         """Stretches of the request that arguments carry as they are."""
 
     def plan(self, plan: Plan) -> Draft:
-        """The plan of the rendering, told in the words of the request."""
+        """The plan of the rendering, in the words of the request."""
         last = replace(self._request.conversation[-1], text=self._english.text)
         draft = plan(replace(self._request, conversation=(*self._request.conversation[:-1], last)))
         self._questions = sum(_QUESTION in task.arguments for task in draft.tasks)
@@ -147,7 +147,7 @@ class _Rendered:
         return self._text(port, argument)
 
     def _whole(self, english: str, source: str) -> Text:
-        """The clause itself as what a task is told."""
+        """The clause itself as the argument of a task."""
         if span := self._english.span(english):
             self._carried.append(span)
         return Text(source)
@@ -212,15 +212,15 @@ def _named(words: Sequence[str]) -> str:
 
 
 def _of(tag: str) -> str:
-    return f" of {_sorry()[tag][0]}" if tag in _sorry() else ""
+    return f" of {_apologies()[tag][0]}" if tag in _apologies() else ""
 
 
 def _regret(tag: str) -> str:
-    return f"{_sorry()[tag][1]} " if tag in _sorry() else ""
+    return f"{_apologies()[tag][1]} " if tag in _apologies() else ""
 
 
 @cache
-def _sorry() -> Mapping[str, tuple[str, str]]:
+def _apologies() -> Mapping[str, tuple[str, str]]:
     """By tag: the English name of a language, and in it what is said of a request in it."""
-    data = (files("services.planner.embedded.foreign") / "sorry.json").read_text(encoding="utf-8")
+    data = (files("services.planner.embedded.foreign") / "apologies.json").read_text(encoding="utf-8")
     return {tag: (name, said) for tag, (name, said) in json.loads(data).items()}

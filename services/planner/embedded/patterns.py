@@ -1,6 +1,6 @@
-"""Which words call for which standard task: the patterns of cues.json, compiled once.
+"""Which words call for which standard task: the patterns of patterns.json, compiled once.
 
-In a pattern a space stands for any white space, "~" between words for up to three words that are no conjunction,
+In a pattern a space matches any white space, "~" between words for up to three words that are no conjunction,
 {name} for an entry of "words", {language} for any language, and <image>, <audio>, <video>, <text>, <table>, <pdf> and
 <quote> for a masked file name or content.
 """
@@ -80,7 +80,7 @@ class Lexicon:
     verb: re.Pattern[str]
     """The beginning of a command."""
     polite: re.Pattern[str]
-    """What may stand before the beginning; matches nothing, too."""
+    """Words before the beginning; matches the empty text, too."""
     context: re.Pattern[str]
     """The beginning of a sentence that says what there is."""
     aside: re.Pattern[str]
@@ -106,13 +106,13 @@ class Lexicon:
         ]
 
     def named(self, masked: str) -> frozenset[Modality]:
-        """The modalities whose nouns or files stand in the words."""
+        """Modalities whose nouns or files the words contain."""
         return frozenset(modality for modality, noun in self.nouns.items() if noun.search(masked))
 
 
 @cache
 def lexicon() -> Lexicon:
-    data = json.loads((files("services.planner.embedded") / "cues.json").read_text(encoding="utf-8"))
+    data = json.loads((files("services.planner.embedded") / "patterns.json").read_text(encoding="utf-8"))
     words: dict[str, str] = data["words"]
     cues = tuple(
         Cue(

@@ -1,4 +1,4 @@
-"""Which language is named beside each of several quoted texts."""
+"""Languages named next to several quoted texts."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _EACH_BEFORE, _EACH_AFTER = re.compile(r"(?:q+n)+"), re.compile(r"(?:nq+)+")
 
 
 def spoken(clause: Clause) -> Sequence[str] | None:
-    """The language of each quoted text; nothing if none or one common to all is named; None if it cannot be told."""
+    """The language of each quoted text; nothing if none or one common to all is named; None if that is unclear."""
     return _paired(clause, [(found.start(), found.group()) for found in NAME.finditer(clause.masked)])
 
 
@@ -24,9 +24,9 @@ def targets(clause: Clause) -> Sequence[str] | None:
 
 def _paired(clause: Clause, named: Sequence[tuple[int, str]]) -> Sequence[str] | None:
     quoted = [(payload.start - clause.start, "") for payload in clause.payloads]
-    stood = sorted([*quoted, *named])
-    shape = "".join(_NAMED if name else _QUOTED for _, name in stood)
-    if len(quoted) < 2 or not named:  # noqa: PLR2004  # one text has nothing beside it to be mistaken for
+    ordered = sorted([*quoted, *named])
+    shape = "".join(_NAMED if name else _QUOTED for _, name in ordered)
+    if len(quoted) < 2 or not named:  # noqa: PLR2004  # a single text needs no assignment
         return ()
     before, after = _EACH_BEFORE.fullmatch(shape), _EACH_AFTER.fullmatch(shape)
     if not (before or after):
@@ -35,7 +35,7 @@ def _paired(clause: Clause, named: Sequence[tuple[int, str]]) -> Sequence[str] |
         return ()
     tags: list[str] = []
     current = ""
-    for _, name in reversed(stood) if before else stood:
+    for _, name in reversed(ordered) if before else ordered:
         if name:
             current = TAGS[name]
         else:

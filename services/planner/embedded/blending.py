@@ -1,12 +1,12 @@
-"""Rules beside what was learned: what they tell it, and which of the two stands."""
+"""Blends rules and the learned graph: features from rules, and the choice between both plans."""
 
 from collections.abc import Mapping
 
+from services.planner.embedded.intents import intent, intents_of
 from services.planner.embedded.learned.parsing import Graph
 from services.planner.embedded.learned.reading import Reading
 from services.planner.embedded.learned.stages import SENT, Hints
-from services.planner.embedded.rules import Drafted
-from services.planner.embedded.senses import sense, senses_of
+from services.planner.embedded.rules import RuleDraft
 from services.planner.plan import NoteKind
 from services.planner.plan_check import references
 
@@ -36,38 +36,38 @@ PLACEHOLDER = "example"
 """How files are called in benchmarks and manuals, where rules made for people's own requests are no better."""
 
 
-def hints(drafted: Drafted, places: Mapping[str, int]) -> Hints:
-    """What rules make of a request, as far as its senses were learned, and what was sent with it."""
+def hints(drafted: RuleDraft, places: Mapping[str, int]) -> Hints:
+    """What rules make of a request, as far as its intents were learned, and what was sent with it."""
     draft = drafted.draft
-    senses = {task_id: places[name] for task_id, name in senses_of(draft).items() if name in places}
+    intents = {task_id: places[name] for task_id, name in intents_of(draft).items() if name in places}
     links = set[tuple[int, int]]()
     for task in draft.tasks:
-        if task.id in senses:
-            producers = [senses[one.task_id] for one in references(task) if one.task_id in senses]
-            links |= {(producer, senses[task.id]) for producer in producers or [SENT]}
+        if task.id in intents:
+            producers = [intents[one.task_id] for one in references(task) if one.task_id in intents]
+            links |= {(producer, intents[task.id]) for producer in producers or [SENT]}
     names = _names(drafted)
     placeholders = any(name.startswith(PLACEHOLDER) for name in names)
     named = {mention.modality for mention in drafted.wording.mentions if not mention.target}
     return Hints(
-        senses=frozenset(senses.values()),
+        intents=frozenset(intents.values()),
         links=frozenset(link for link in links if link[0] != link[1]),
-        refused=frozenset(places[name] for name in map(sense, drafted.refused) if name in places),
+        refused=frozenset(places[name] for name in map(intent, drafted.refused) if name in places),
         certainty=draft.decision.confidence,
         left_open=any(note.kind is not NoteKind.TRIMMED for note in draft.notes),
         own_files=bool(names) and not placeholders,
         placeholders=placeholders,
-        repeated=len(set(senses.values())) < len(senses),
+        repeated=len(set(intents.values())) < len(intents),
         kinds=frozenset(named | {one.modalities[0] for one in drafted.resources if one.modalities and not one.age}),
     )
 
 
-def _names(drafted: Drafted) -> list[str]:
+def _names(drafted: RuleDraft) -> list[str]:
     """What the files are called: as the words name them, else as they were sent."""
     named = [mention.name for mention in drafted.wording.mentions]
     return named or [name for one in drafted.resources for name in one.names[:1]]
 
 
-def only_asks(drafted: Drafted) -> bool:
+def only_asks(drafted: RuleDraft) -> bool:
     """Whether all of a request are questions about texts and documents that were sent."""
     asks = all(clause.asks for clause in drafted.clauses)
     tasks = {step.spec.name for step in drafted.steps}
@@ -81,7 +81,7 @@ def agreement(reading: Reading, known: Hints) -> float:
 
 def _graph(known: Hints) -> Graph:
     """The graph that rules made."""
-    return Graph(known.senses, frozenset(link for link in known.links if link[0] != SENT))
+    return Graph(known.intents, frozenset(link for link in known.links if link[0] != SENT))
 
 
 def standing(reading: Reading, known: Hints, *, asks: bool) -> float | None:
@@ -96,10 +96,10 @@ def standing(reading: Reading, known: Hints, *, asks: bool) -> float | None:
     probability = reading.graphs.get(graph, 0.0)
     if graph == reading.graph:
         return probability
-    if known.repeated and reading.graph.senses == known.senses:
+    if known.repeated and reading.graph.intents == known.intents:
         return max(probability, HALF)
-    if not (known.senses and reading.graph.senses):
-        guess = GUESSES_ABOUT_FILES if known.kinds and reading.graph.senses else GUESSES
+    if not (known.intents and reading.graph.intents):
+        guess = GUESSES_ABOUT_FILES if known.kinds and reading.graph.intents else GUESSES
         return probability if reading.probability < guess else None
     if asks and not known.left_open and reading.probability < ENOUGH_FOR_QUESTIONS:
         return max(probability, HALF)

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from services.planner.embedded import arguments
 from services.planner.embedded.clauses import Clause
-from services.planner.embedded.cues import Lexicon, Match
 from services.planner.embedded.parameters import TARGET
+from services.planner.embedded.patterns import Lexicon, Match
+from services.planner.embedded.plan_builder import BRIDGES, PlanBuilder
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.steps import Step
 from services.planner.embedded.streams import feeds
 from services.planner.embedded.vocabulary import stems
-from services.planner.embedded.weaver import BRIDGES, Weaver
 from services.planner.embedded.wording import Wording
 from services.planner.task_spec import Catalogue, Modality, Spec
 
-Want = tuple[tuple[str, ...], str]
+TaskIntent = tuple[tuple[str, ...], str]
 """Tasks by preference, and an aspect."""
 
 _ZERO_SHOT = {
@@ -42,7 +42,7 @@ _OF_RESULT = re.compile(r"\b(?:the|this|that|these|those|its|their|each|both|all
 _OF_WHAT = re.compile(r"\b(?:the|this|that|these|those|its|resulting|new)\s+$")
 
 
-class Wants:
+class TaskIntents:
     """Reads the wants of clauses, given what is offered and what has been planned."""
 
     def __init__(
@@ -53,14 +53,14 @@ class Wants:
         *,
         resources: Sequence[Resource],
         wording: Wording,
-        weaver: Weaver,
+        builder: PlanBuilder,
     ) -> None:
         self._catalogue = catalogue
         self._standard = standard
         self._lexicon = lexicon
         self._resources = resources
         self._wording = wording
-        self._weaver = weaver
+        self._builder = builder
         self._called: dict[str, frozenset[str]] = {}
         """The tasks that have been asked for, planned or not, with what the words for them are about."""
 
@@ -84,7 +84,7 @@ class Wants:
         return bool(clause.matches) and all(self._speaks_of_result(clause, match) for match in clause.matches)
 
     def offered(self, names: Sequence[str]) -> bool:
-        """Whether somebody offers one of the tasks; a question finds its task later."""
+        """Whether one of the tasks is offered; the task of a question is found later."""
         return names == _QUESTION or any(name in self._catalogue for name in names)
 
     def spec(self, name: str) -> Spec | None:
@@ -115,10 +115,10 @@ class Wants:
 
     # ------------------------------------------------------------ what is meant
 
-    def _wanted(self, clause: Clause, labels: Sequence[str]) -> list[Want]:
+    def _wanted(self, clause: Clause, labels: Sequence[str]) -> list[TaskIntent]:
         wanted = list(dict.fromkeys((match.tasks, match.aspect) for match in clause.matches))
         if bridging := {names[0] for names, _ in wanted}.intersection(BRIDGES.values()):
-            kinds = {kind for one in self._weaver.media.every(clause) for kind in one.modalities[:1]}
+            kinds = {kind for one in self._builder.media.every(clause) for kind in one.modalities[:1]}
             wanted += [((name,), "") for kind, name in BRIDGES.items() if kind in kinds and name not in bridging]
         if len(wanted) > 1:
             wanted = [(names, aspect) for names, aspect in wanted if aspect != "also"]
@@ -133,7 +133,7 @@ class Wants:
 
     def _needs_speech(self, names: Collection[str]) -> bool:
         """Whether a text is to become a file of sound, which takes a recording of it first."""
-        return _SOUND_FILES in names and _SPEAKING not in names and Modality.AUDIO not in self._weaver.media.kinds()
+        return _SOUND_FILES in names and _SPEAKING not in names and Modality.AUDIO not in self._builder.media.kinds()
 
     def _speaks_of_result(self, clause: Clause, match: Match) -> bool:
         """Whether the words mean what an earlier clause gave, as "the detected objects" and "the sketch" do."""
@@ -151,7 +151,7 @@ class Wants:
         words = " ".join(self._wording.masked[start:end] for start, end in spans)
         self._called[step.spec.name] = self._called.get(step.spec.name, frozenset()) | stems(words)
 
-    def _with_labels(self, clause: Clause, wanted: Sequence[Want]) -> list[Want]:
+    def _with_labels(self, clause: Clause, wanted: Sequence[TaskIntent]) -> list[TaskIntent]:
         """Classes that are named turn a classification into one that takes them."""
         others = [(names, aspect) for names, aspect in wanted if not _CLASSIFYING.intersection(names)]
         if wanted and len(others) == len(wanted):
@@ -159,7 +159,7 @@ class Wants:
         subject = self._subject(clause) or Modality.TEXT
         return [*others, (_ZERO_SHOT.get(subject, _ZERO_SHOT[Modality.TEXT]), "")]
 
-    def _with_question(self, clause: Clause, wanted: Sequence[Want]) -> list[Want]:
+    def _with_question(self, clause: Clause, wanted: Sequence[TaskIntent]) -> list[TaskIntent]:
         others = [(names, aspect) for names, aspect in wanted if names != _QUESTION]
         if any(name.endswith("question-answering") for names, _ in others for name in names):
             return others
@@ -193,22 +193,22 @@ class Wants:
         for mention in clause.mentions:
             if mention.modality is not Modality.UNSPECIFIED:
                 return mention.modality
-        there = self._weaver.media.kinds()
+        there = self._builder.media.kinds()
         question = arguments.question(clause).lower()
         named = (clause.named | self._lexicon.named(question)) & there
         if subject := next((modality for modality in _MEDIA if modality in named), None):
             return subject
-        if self._weaver.texts.carried(clause):
+        if self._builder.texts.carried(clause):
             return Modality.TEXT
         if clause.says(self._lexicon.page) or self._lexicon.page.search(question):
             return Modality.IMAGE if Modality.IMAGE in there else None
         if subject := next((modality for modality in _MEDIA if modality in there), None):
             return subject
-        stated = self._weaver.texts.aside and not clause.says(_ADDRESSED)
+        stated = self._builder.texts.aside and not clause.says(_ADDRESSED)
         return Modality.TEXT if stated else None
 
 
-def _with_translation(clause: Clause, wanted: list[Want]) -> list[Want]:
+def _with_translation(clause: Clause, wanted: list[TaskIntent]) -> list[TaskIntent]:
     """A summary that is wanted in a language is translated into it."""
     tasks = [names[0] for names, _ in wanted]
     if _SUMMARIZING in tasks and _TRANSLATING not in tasks and clause.says(TARGET):

@@ -1,4 +1,4 @@
-"""What to tell the user of what could not be planned: what is missing, and what to do about it."""
+"""Notes on what could not be planned: what is missing, and what to do."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from services.planner.plan import Note, NoteKind
 from services.planner.task_spec import Modality
 
 MOST_NAMED = 8
-"""Most files a remark lists."""
+"""Most files a note lists."""
 
 LONGEST_SPAN = 300
 
@@ -19,7 +19,7 @@ _REMEDIES = {
 
 
 def unoffered(name: str, words: str) -> Note:
-    """A kind of task is known but nobody here does it."""
+    """A kind of task is known, but no expert offers it."""
     remedy = "add one that does with `hugginggpt experts add ADDRESS`"
     return _unmapped(f"“{words}” calls for {name}, which no expert here offers: {remedy}.", words)
 
@@ -78,7 +78,7 @@ def cut(clause: Clause, done: int, wanted: int) -> Note:
 
 
 def needed(clause: Clause, modality: Modality) -> Note:
-    """A step needs something that nobody sent."""
+    """A step needs an input that was not sent."""
     remedy = _REMEDIES.get(modality, f"send the {modality} with the request")
     return _clarify(f"“{clause.words}” needs a {modality}, and there is none: {remedy}.", clause.words)
 
@@ -116,7 +116,7 @@ def left_out(resources: Sequence[Resource]) -> Note:
     return Note(NoteKind.TRIMMED, text, names[:LONGEST_SPAN])
 
 
-def without_a_wish(words: str, resources: Sequence[Resource]) -> Note:
+def without_request(words: str, resources: Sequence[Resource]) -> Note:
     """Words that ask for nothing, with files or without."""
     if sent := _sent(resources):
         return _clarify(f"Say what to do with {', '.join(sent)}.", words)
@@ -148,7 +148,7 @@ _REPLIES = {
     "greeting": "Hello! Send a file or a text and say what to do with it.",
     "other": "All right. Send a file or a text and say what to do with it.",
 }
-"""What is said to small talk where no chat model is installed; the kinds are those of cues.json."""
+"""What is said to small talk where no chat model is installed; the kinds are those of patterns.json."""
 
 
 def _chat(words: str, text: str) -> Note:

@@ -31,7 +31,7 @@ def taken(spec: Spec, fed: Iterable[Stream]) -> dict[str, Stream]:
 
 
 def compares(spec: Spec) -> bool:
-    """Whether a task takes one text and, beside it, many."""
+    """Whether a task takes one text and, on another port, several."""
     texts = [port for port in spec.inputs if port.required and port.modality is Modality.TEXT]
     return any(port.many for port in texts) and not all(port.many for port in texts)
 

@@ -1,21 +1,21 @@
-"""From steps to tasks: what lies between put in, a task split over several resources, nothing done twice."""
+"""Builds tasks from steps: adds intermediate tasks, splits tasks over several files, merges equal tasks."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.planner.embedded import beside
+from services.planner.embedded import quoted_languages
 from services.planner.embedded.clauses import Clause
-from services.planner.embedded.cues import Lexicon
 from services.planner.embedded.directions import into
 from services.planner.embedded.media import Media
+from services.planner.embedded.note_texts import cut, failing, unoffered, unpaired, which_language
 from services.planner.embedded.parameters import parameters
+from services.planner.embedded.patterns import Lexicon
 from services.planner.embedded.ports import Ports
-from services.planner.embedded.remarks import cut, failing, unoffered, unpaired, which_language
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.steps import Step
-from services.planner.embedded.streams import Flow, Missing, Stream, Wanting, answers, findings, modifies
+from services.planner.embedded.streams import Flow, MissingInput, Stream, Unplannable, answers, findings, modifies
 from services.planner.embedded.texts import Texts
 from services.planner.embedded.wording import Wording
 from services.planner.plan import SPLIT_LIMIT, Argument, Many, Note, Reference, Task, Text
@@ -35,8 +35,8 @@ LONGEST_SOURCE = 300
 """Characters of a task's source words that are kept."""
 
 
-class Weaver:
-    """Makes a plan step by step; what has been made is never changed."""
+class PlanBuilder:
+    """Builds a plan step by step; tasks that were added are never changed."""
 
     def __init__(
         self,
@@ -58,26 +58,26 @@ class Weaver:
         self.tasks: list[Task] = []
         self.notes: list[Note] = []
         self.asks_back = False
-        """Something that was asked for needs what nobody sent."""
+        """Whether a part of the request needs an input that was not sent."""
 
     def spec(self, name: str) -> Spec:
         """A kind of task that is offered, else as the standard has it."""
         return self._catalogue.get(name) or self._standard[name]
 
     def offers(self, spec: Spec) -> bool:
-        """Whether somebody does this kind of task now."""
+        """Whether an expert offers this kind of task now."""
         return spec.name in self._catalogue
 
-    def weave(self, step: Step) -> list[Stream]:
+    def add(self, step: Step) -> list[Stream]:
         """Adds what a step needs, and the step; or a note on what is missing. Gives what the step makes."""
         try:
             if not self.offers(step.spec):
-                raise Wanting(self._unoffered(step.spec.name, step.clause))  # noqa: TRY301  # as when a port is missing
+                raise Unplannable(self._unoffered(step.spec.name, step.clause))  # noqa: TRY301  # as when a port is missing
             return self._add(step)
-        except Wanting as wanting:
+        except Unplannable as wanting:
             if wanting.note:
                 self.notes.append(wanting.note)
-                self.asks_back |= isinstance(wanting, Missing)
+                self.asks_back |= isinstance(wanting, MissingInput)
                 self._lose(step)
             return []
 
@@ -87,7 +87,7 @@ class Weaver:
             if port.name == "mask":
                 filled[port.name] = self._mask(step.clause)
         variants = self._variants(step)
-        filled = {name: _told_apart(step, stream) for name, stream in filled.items()}
+        filled = {name: _with_languages(step, stream) for name, stream in filled.items()}
         if self._speaks_of_itself(step.spec, filled, variants):
             return self._flow.made_by(step.spec.name)
         return self._place(step, filled, variants)
@@ -119,7 +119,7 @@ class Weaver:
 
     def _offered(self, name: str, clause: Clause) -> Spec:
         if name not in self._catalogue:
-            raise Wanting(self._unoffered(name, clause))
+            raise Unplannable(self._unoffered(name, clause))
         return self._catalogue[name]
 
     def _unoffered(self, name: str, clause: Clause) -> Note:
@@ -134,7 +134,7 @@ class Weaver:
         found = parameters(step.spec, step.clause.masked)
         if step.labels and step.spec.takes("candidate_labels"):
             found["candidate_labels"] = list(step.labels)
-        if step.spec.takes("target_language") and not beside.targets(step.clause):
+        if step.spec.takes("target_language") and not quoted_languages.targets(step.clause):
             return [found | {"target_language": target} for target in self._targets(step.clause, found)] or [found]
         return [found]
 
@@ -174,7 +174,7 @@ class Weaver:
     def _copies(self, step: Step, streams: Sequence[Stream]) -> int:
         counts = {len(stream.arguments) for stream in streams} - {1}
         if len(counts) > 1:
-            raise Wanting(unpaired(step.clause, sorted(counts)))
+            raise Unplannable(unpaired(step.clause, sorted(counts)))
         copies = max(counts, default=1)
         if copies > SPLIT_LIMIT:
             self.notes.append(cut(step.clause, SPLIT_LIMIT, copies))
@@ -210,22 +210,22 @@ def _given(stream: Stream, index: int, *, many: bool) -> Argument:
     return stream.arguments[index if len(stream.arguments) > 1 else 0]
 
 
-def _told_apart(step: Step, stream: Stream) -> Stream:
-    """Quoted texts with the languages named beside them.
+def _with_languages(step: Step, stream: Stream) -> Stream:
+    """Quoted texts with the languages named next to them.
 
     Raises:
-        Wanting: several are named, and which belongs to which text cannot be told.
+        Unplannable: several are named, and which belongs to which text is unclear.
     """
     quoted = tuple(Text(payload.text) for payload in step.clause.payloads)
     if stream.spoken or stream.arguments != quoted:
         return stream
     if step.spec.takes("target_language"):
-        return replace(stream, wanted=tuple(beside.targets(step.clause) or ()))
+        return replace(stream, wanted=tuple(quoted_languages.targets(step.clause) or ()))
     if not step.spec.takes("language"):
         return stream
-    named = beside.spoken(step.clause)
+    named = quoted_languages.spoken(step.clause)
     if named is None:
-        raise Wanting(which_language(step.clause))
+        raise Unplannable(which_language(step.clause))
     return replace(stream, wanted=tuple(named))
 
 
