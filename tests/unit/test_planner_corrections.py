@@ -15,6 +15,9 @@ from tests.support.plans import embedded_plan, notation, plan_request
         ("summarize it, actually no, just read it aloud", "read it aloud"),
         ("rotate it left - no, sorry, right", "rotate it right"),
         ("make it smaller, I mean brighter", "make it brighter"),
+        ("Upscale a.png -- I mean b.png.", "Upscale b.png."),
+        ("Caption a.png in French, I meant b.png", "Caption b.png in French"),
+        ("Translate it to Spanish... no wait, make that Polish.", "Translate it to Polish."),
         ("tell me the check-in date, sorry, the check-out date", "tell me the check-out date"),
     ],
 )
@@ -24,7 +27,13 @@ def test_corrected_words_replace_the_words_before(text: str, expected: str) -> N
 
 @pytest.mark.parametrize(
     "text",
-    ["Sorry to bother you, who wrote this?", "describe it, no text please", "Do you know what I mean?", "no, thanks"],
+    [
+        "Sorry to bother you, who wrote this?",
+        "describe it, no text please",
+        "Do you know what I mean?",
+        "no, thanks",
+        "Read the first. Sorry, the other way round.",
+    ],
 )
 def test_message_without_a_correction_is_unchanged(text: str) -> None:
     assert apply_correction(plan_request(text)).text == text

@@ -6,9 +6,9 @@ from dataclasses import replace
 from services.planner.request import Request
 
 _MARKER = re.compile(
-    r"\s*(?:[,;.–—]|\s-+)\s*(?:oh[,\s]+|wait[,\s]+)*"
-    r"(?:(?:no|nope|actually no|sorry)[,\s]+(?:wait|sorry|actually|i meant?)\b|sorry(?=,)"
-    r"|(?:scratch that|i meant?|or rather|actually,? no|make that)\b)[,:\s]*(?:i meant?\b[,\s]*|just\s+)?",
+    r"\s*(?:[,;–—]|\.{3}|…|\s-+)\s*(?:oh[,\s]+|wait[,\s]+)*"
+    r"(?:(?:(?:no|nope|actually no|sorry)[,\s]+(?:wait|sorry|actually|i meant?)\b|sorry(?=,)"
+    r"|(?:scratch that|i meant?|or rather|actually,? no|make that)\b)[,:\s]*)+(?:just\s+)?",
     re.IGNORECASE,
 )
 _TRAILING = re.compile(r"[,\s]+(?:i meant?|instead|please)\s*(?=[.?!]*$)", re.IGNORECASE)
@@ -19,6 +19,7 @@ _COMMAND = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE_START = re.compile(r".*(?:[.?!\n]\s+|^)", re.DOTALL)
+_FILE = re.compile(r"[\w-]+\.[a-z]\w{1,3}\b", re.IGNORECASE)
 _LAST_WORD = re.compile(r"\S+\s*$")
 _LONGEST = 300
 """Characters of a message that is corrected within."""
@@ -38,6 +39,9 @@ def apply_correction(request: Request) -> Request:
 def _corrected(before: str, after: str) -> str:
     start = _SENTENCE_START.match(before)
     begin = start.end() if start else 0
+    file, named = _FILE.match(after), list(_FILE.finditer(before, begin))
+    if file and named:
+        return before[: named[-1].start()] + file[0] + before[named[-1].end() :] + after[file.end() :]
     if _COMMAND.match(after):
         return before[:begin] + after
     if determiner := _DETERMINER.match(after):

@@ -72,10 +72,8 @@ class _Rendered:
         self._questions = sum(_QUESTION in task.arguments for task in draft.tasks)
         tasks = tuple(self._task(task) for task in draft.tasks)
         passed_over = [placed for placed in self._english.unknown() if not self._is_carried(placed)]
-        if passed_over and (question := self._as_question(plan)):
-            return question
         if any(self._matters(placed) for placed in passed_over) or (passed_over and not tasks):
-            return _not_understood(self._tag, *self._words(passed_over))
+            return self._as_question(plan) or _not_understood(self._tag, *self._words(passed_over))
         notes = [self._note(note) for note in draft.notes]
         confidence = draft.decision.confidence * _KNOWN_WHOLE
         if passed_over:
