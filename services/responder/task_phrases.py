@@ -11,7 +11,7 @@ from services.responder.run_summary import Json, Task
 CONFIDENT = 0.8
 """Confidence below which a transcript is described as rough."""
 
-UNSURE = 0.4
+UNSURE = 0.6
 """Score below which an answer is described as a guess."""
 
 MAX_LISTED = 12

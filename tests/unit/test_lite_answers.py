@@ -74,7 +74,7 @@ def test_part_of_a_number_of_things_is_counted() -> None:
 def test_date_without_any_word_of_the_question_is_a_guess() -> None:
     found = find_answer("When is the concert?", "SUMMER NIGHT\nSaturday 22 June, 7 pm")
     assert found
-    assert found.score < 0.4
+    assert found.score < 0.6
 
 
 @pytest.mark.parametrize(
