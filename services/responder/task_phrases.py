@@ -1,8 +1,9 @@
 """Describes the result of a task in a sentence: by task name where known, else by its outputs."""
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from services.responder.markdown import describe_file, format_percent, inline, inline_full, join_list, quote
@@ -13,6 +14,10 @@ CONFIDENT = 0.8
 
 UNSURE = 0.6
 """Score below which an answer is described as a guess."""
+
+DOUBTFUL_LINE = 0.96
+"""Score below which a line that OCR read is marked: of 254 lines of blurred and noisy pictures, read by rapidocr, 72 %
+of the wrong ones and 1.3 % of the right ones had a lower score."""
 
 MAX_LISTED = 12
 """Limit of listed findings of one kind."""
@@ -82,7 +87,27 @@ def _describe_ocr(task: Task) -> str:
         subject += f" ({len(pages)} pages)"
     if not task.text:
         return ""
-    return f"{subject} says:{_text(task)}"
+    text, is_doubtful = _mark_doubtful_lines(task.text, pages if isinstance(pages, list) else [])
+    hint = "\n\nLines that end with (?) were hard to read: check them against the picture." if is_doubtful else ""
+    return f"{subject} says:{_quote_text(task, text)}{hint}"
+
+
+def _mark_doubtful_lines(text: str, pages: Sequence[Any]) -> tuple[str, bool]:
+    """Appends (?) to the lines with low scores; returns the text, and whether any line is marked."""
+    ends: set[int] = set()
+    for words in _doubtful_lines(pages):
+        places = re.finditer(rf"(?<!\S){re.escape(words)}(?!\S)", text)
+        ends.update(itertools.islice((place.end() for place in places if place.end() not in ends), 1))
+    bounds = [0, *sorted(ends), len(text)]
+    return " (?)".join(text[start:end] for start, end in itertools.pairwise(bounds)), bool(ends)
+
+
+def _doubtful_lines(pages: Sequence[Any]) -> Iterator[str]:
+    for page in pages:
+        for line in (page.get("lines") or ()) if isinstance(page, dict) else ():
+            score = line.get("score")
+            if isinstance(line.get("text"), str) and isinstance(score, int | float) and score < DOUBTFUL_LINE:
+                yield line["text"]
 
 
 def _describe_transcript(task: Task) -> str:
@@ -252,7 +277,11 @@ def _question(source: str) -> str:
 
 
 def _text(task: Task) -> str:
-    return quote(task.text, f"output `text` of task {task.id}")
+    return _quote_text(task, task.text)
+
+
+def _quote_text(task: Task, text: str) -> str:
+    return quote(text, f"output `text` of task {task.id}")
 
 
 def _data(content: Any) -> str:

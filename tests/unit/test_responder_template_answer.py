@@ -81,6 +81,35 @@ def test_result_of_the_only_file_does_not_repeat_its_name() -> None:
     assert "sign.png: " not in answer(READ, SPOKEN, MOOD)
 
 
+def reading(text: str, *scores: tuple[str, float]) -> Task:
+    lines = [{"text": line, "score": score} for line, score in scores]
+    return done(1, "image-to-text", {"text": text, "details": Json({"pages": [{"page": 1, "lines": lines}]})})
+
+
+def test_doubtful_lines_of_a_picture_are_marked() -> None:
+    (described,) = compose(
+        RunSummary("request", (reading("Total due\n15.29 EUR", ("15.29 EUR", 0.71), ("Total due", 0.99)),))
+    )[:1]
+    assert "15.29 EUR (?)" in described
+    assert "Total due (?)" not in described
+    assert "hard to read" in described
+
+
+def test_doubtful_line_that_occurs_twice_is_marked_once_for_each_low_score() -> None:
+    text = answer(reading("4.00\n4.00", ("4.00", 0.99), ("4.00", 0.5)))
+    assert text.count("4.00 (?)") == 1
+
+
+def test_doubtful_line_is_not_marked_within_a_longer_one() -> None:
+    assert "(?)" not in answer(reading("14.00", ("4.00", 0.5), ("14.00", 0.99)))
+
+
+def test_clear_lines_of_a_picture_are_not_marked() -> None:
+    text = answer(reading("Total due", ("Total due", 0.97)))
+    assert "(?)" not in text
+    assert "hard to read" not in text
+
+
 @pytest.mark.parametrize(
     ("name", "outputs", "fields", "sentence"),
     [
