@@ -10,11 +10,10 @@ from typing import Any
 
 from experts.endpoints import results
 from experts.endpoints.media import prepare_image, to_data_url
-from experts.host.handler import Inputs, Media, Outputs, Parameters
+from experts.host.handler import NO_ANSWER, Inputs, Media, Outputs, Parameters
 from experts.host.input_validation import read_candidate_labels
 from services.common.errors import CorruptData, InvalidRequest
 
-NO_ANSWER = {"table-question-answering": "The table does not say.", "document-question-answering": "It does not say."}
 SENTIMENTS = ("positive", "negative", "neutral")
 _REASONING = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
 _DECODER = json.JSONDecoder()
@@ -218,13 +217,13 @@ def _parse_table_answer(reply: str, _inputs: Inputs, _parameters: Parameters) ->
     value = parse_object(reply)
     answer, cells = value["answer"].strip(), [str(cell) for cell in value["cells"]]
     details = {"answer": answer, "cells": cells, "aggregator": "NONE"}
-    return {"text": answer or NO_ANSWER["table-question-answering"], "details": details}
+    return {"text": answer or NO_ANSWER, "details": details}
 
 
 def _parse_document_answer(reply: str, _inputs: Inputs, _parameters: Parameters) -> Outputs:
     answer = parse_object(reply)["answer"].strip()
     details = {"answer": answer, "score": _SCORE if answer else 0.0, "page": 1}
-    return {"text": answer or NO_ANSWER["document-question-answering"], "details": details}
+    return {"text": answer or NO_ANSWER, "details": details}
 
 
 def _parse_scores(names: Sequence[str], reply: str) -> list[tuple[str, float]]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import Media, Outputs
+from experts.host.handler import NO_ANSWER, Media, Outputs
 from experts.host.media import box_to_json, derive_name, open_image, png
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 DIGITS = 4
 VECTOR_DIGITS = 6
-NO_ANSWER = "The text does not say."
 _COLOURS = ("#ffd166", "#06d6a0", "#4cc9f0", "#ef476f", "#b892ff", "#f78c6b", "#9bf6a1", "#ff99c8")
 _LINE_FRACTION = 300
 """Length of the longer image side divided by the line width."""

@@ -18,6 +18,9 @@ Inputs = Mapping[str, Any]
 Parameters = Mapping[str, Any]
 Outputs = Mapping[str, Any]
 
+NO_ANSWER = "I found no answer."
+"""Text of the result of a question without an answer: no claim about the text, which may well contain one."""
+
 
 @dataclass(frozen=True)
 class Media:

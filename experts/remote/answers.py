@@ -6,7 +6,7 @@ from typing import Any
 
 from experts.endpoints import results
 from experts.endpoints.media import check_audio
-from experts.host.handler import Inputs, Outputs, Parameters
+from experts.host.handler import NO_ANSWER, Inputs, Outputs, Parameters
 from experts.host.media import png
 from services.common.errors import CorruptData
 
@@ -50,7 +50,7 @@ def convert_answer(call: RemoteCall) -> Outputs:
 def convert_table_answer(call: RemoteCall) -> Outputs:
     cells, aggregator = [str(cell) for cell in call.answer.cells or ()], call.answer.aggregator or "NONE"
     details = {"answer": call.answer.answer, "cells": cells, "aggregator": aggregator}
-    return {"text": call.answer.answer or "The table does not say.", "details": details}
+    return {"text": call.answer.answer or NO_ANSWER, "details": details}
 
 
 def convert_predictions(call: RemoteCall) -> Outputs:
@@ -102,7 +102,7 @@ def convert_visual_answers(call: RemoteCall) -> Outputs:
 def convert_document_answer(call: RemoteCall) -> Outputs:
     best = max(call.answer, key=lambda answer: answer.score)
     details = {"answer": best.answer, "score": round(best.score, results.DIGITS), "page": 1}
-    return {"text": best.answer or "It does not say.", "details": details}
+    return {"text": best.answer or NO_ANSWER, "details": details}
 
 
 def convert_image(call: RemoteCall) -> Outputs:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experts.host.handler import Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import NO_ANSWER, Call, Handler, Inputs, Outputs, Parameters
 from experts.text.token_windows import Window, WindowTokenizer
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.classification import DIGITS
@@ -16,7 +16,6 @@ from experts.torch_host.torch_handler import ReadResults, TorchHandler, copy_to_
 if TYPE_CHECKING:
     import torch
 
-NO_ANSWER = "The text does not say."
 MAX_ANSWER_TOKENS = 30
 """Maximum length of an answer, in tokens."""
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
+from experts.host.handler import NO_ANSWER, UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.text.tables import Table, read_table
 from experts.text.token_windows import too_large_error
 from experts.torch_host.checkpoint import Checkpoint
@@ -15,7 +15,6 @@ from experts.torch_host.non_finite import require_finite
 from experts.torch_host.token_limits import MAX_CHARACTERS_PER_TOKEN, max_input_tokens
 from experts.torch_host.torch_handler import TorchHandler
 
-NO_ANSWER = "The table does not say."
 MAX_CELLS = 10_000
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?|[-+]?\.\d+")
 

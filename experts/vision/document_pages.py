@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from experts.host.handler import Media, Outputs
+from experts.host.handler import NO_ANSWER, Media, Outputs
 from experts.torch_host.classification import DIGITS
 from services.common.errors import InvalidRequest
 
 MAX_PAGES = 20
-NO_ANSWER = "The document does not say."
 
 
 def check_pages(count: int, document: Media, model_id: str) -> None:

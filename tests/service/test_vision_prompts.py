@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from experts.host.handler import NO_ANSWER
 from experts.torch_host.checkpoint import Checkpoint
 from experts.torch_host.generated_text import GeneratedText
 from experts.torch_host.vision_language import load_vision_language_model
 from experts.video.frames import encode_video
 from experts.video.understanding import video_to_text
-from experts.vision.document_pages import NO_ANSWER
 from experts.vision.image_to_text import image_to_text
 from experts.vision.prompted import PromptedAnswerer, PromptedDocumentAnswerer
 from experts.vision.visual_question_answering import visual_question_answering
