@@ -79,6 +79,8 @@ class ArtifactRoutes:
         content_type = require_form(request.headers.get("content-type", ""))
         allowance = Allowance(self._upload_bytes)
         uploads = [await self._upload(part, allowance) async for part in parts(content_type, request.stream())]
+        if not uploads:
+            raise InvalidRequest("the form contains no file", remedy="send each file in a field file", port="file")
         return Response(dumps({"object": "list", "data": uploads}), media_type="application/json")
 
     async def _upload(self, part: Part, allowance: Allowance) -> dict[str, Any]:

@@ -68,6 +68,9 @@ class Case:
     """A task whose models are not on this machine."""
 
 
+WITHOUT_CARDS = {"audio-to-audio"}
+"""Tasks with a loader for an operator's own model, and no card."""
+
 CASES = (
     Case(
         "audio",
@@ -101,9 +104,8 @@ async def test_process_serves_describe_and_infer_reports_missing_models_and_stop
             await channel.channel_ready()
             expert = ExpertClient(channel, ArtifactStore.open((tmp_path / "artifacts").as_uri()))
             description = await expert.stub.Describe(pb.DescribeRequest(), timeout=10)
-            assert {spec.name for spec in description.tasks} == set(
-                import_module(f"experts.{case.modality}.tasks").TASKS
-            )
+            loaders = import_module(f"experts.{case.modality}.tasks").TASKS
+            assert {spec.name for spec in description.tasks} == loaders.keys() - WITHOUT_CARDS
             assert case.card in {model.id for model in description.models}
             assert (await expert.call(f"{case.modality}-classification", inputs, case.card))["text"] == case.expected
             missing = next(model.id for model in description.models if model.task == case.missing_task)

@@ -14,6 +14,7 @@ from experts.diffusion.maps.segmentation import load_palette
 from experts.diffusion.tasks import MAPS
 from experts.host.handler import Media
 from tests.tiny import TinyModels
+from tests.tiny.image_files import LEFT, square_image
 
 # diffusers asks torch for TorchScript when it is imported.
 pytestmark = [
@@ -55,9 +56,10 @@ async def test_each_map_has_the_picture_size_and_conditions_a_picture(tiny_model
     steps: dict[str, Any] = {"num_inference_steps": 2, "seed": 7}
     async with tiny_models.serve("diffusion") as expert:
         for name in MAPS:
-            control_map = (
-                await expert.call(f"{name}-control", {"image": to_media(half_white(48, 32))}, MAP_MODELS[name])
-            )["image"]
+            picture = square_image("red", LEFT, (48, 32)) if name == "openpose" else half_white(48, 32)
+            control_map = (await expert.call(f"{name}-control", {"image": to_media(picture)}, MAP_MODELS[name]))[
+                "image"
+            ]
             assert to_pixels(control_map).shape == (32, 48, 3)
             outputs = await expert.call(f"{name}-text-to-image", {"image": control_map, "text": "a robot"}, **steps)
             assert to_pixels(outputs["image"]).shape == (24, 40, 3)

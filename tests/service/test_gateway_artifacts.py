@@ -145,6 +145,13 @@ async def test_upload_with_another_field_is_rejected(gateway: GatewayUnderTest) 
     assert response.json()["code"] == "UNKNOWN_FIELD"
 
 
+async def test_upload_of_an_empty_form_is_rejected(gateway: GatewayUnderTest) -> None:
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    response = await gateway.http.post("/v1/artifacts", content=b"--x--\r\n", headers=headers)
+    assert response.status_code == 400
+    assert response.json()["detail"] == "the form contains no file"
+
+
 async def test_upload_without_form_is_rejected(gateway: GatewayUnderTest) -> None:
     response = await gateway.http.post("/v1/artifacts", json={})
     assert response.status_code == 415

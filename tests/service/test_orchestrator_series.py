@@ -24,7 +24,7 @@ KEYS, MANY, AT_ONCE = 500, 10_000, 32
 SECONDS = 540
 LABELS = {
     *("expert", "code", "next", "state", "reason", "kind", "task", "model", "shadow", "outcome", "le"),
-    *("rpc_method", "rpc_response_status_code", "rpc_system_name", "error_type"),
+    *("rpc_method", "rpc_response_status_code", "rpc_system_name", "error_type", "gen_ai_request_model"),
 }
 """The labels that may occur; none is of a run, a caller or user data."""
 

@@ -54,7 +54,7 @@ WRONG: Sequence[tuple[str, ...]] = (
     ("watch", "run_9"),
 )
 
-WITHOUT_GATEWAY = frozenset({"check-expert", "keys", "up", "webhooks"})
+WITHOUT_GATEWAY = frozenset({"bulk", "check-expert", "keys", "up", "webhooks"})
 """Commands that do not call a gateway."""
 
 UNREACHABLE: Sequence[tuple[str, ...]] = (

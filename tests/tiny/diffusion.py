@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tiny import TinyModel
+from tests.tiny.image_detection import build_person_detector
 from tests.tiny.training import train
 
 SIDE = 32
@@ -341,14 +342,14 @@ def build_segformer(folder: Path) -> None:
 
 
 def build_vit_pose(folder: Path) -> None:
-    """Builds a ViTPose that finds every joint, and a detector that finds a person in every picture."""
+    """Builds a ViTPose that finds every joint, and the detector of people, which is that of the vision expert."""
     import torch
     from transformers import VitPoseBackboneConfig, VitPoseConfig, VitPoseForPoseEstimation, VitPoseImageProcessor
 
     detector = folder.parents[1] / _DETECTOR
     if not detector.exists():
         detector.mkdir(parents=True)
-        _build_person_detector(detector)
+        build_person_detector(detector)
     torch.manual_seed(0)
     backbone = VitPoseBackboneConfig(
         image_size=[SIDE, SIDE], patch_size=[8, 8], hidden_size=16, num_hidden_layers=1, num_attention_heads=2
@@ -359,30 +360,6 @@ def build_vit_pose(folder: Path) -> None:
     torch.nn.init.normal_(model.head.conv.weight, std=1.0)
     model.save_pretrained(folder)
     VitPoseImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(folder)
-
-
-def _build_person_detector(folder: Path) -> None:
-    import torch
-    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
-
-    torch.manual_seed(0)
-    config = YolosConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        image_size=[SIDE, SIDE],
-        patch_size=8,
-        num_detection_tokens=1,
-        id2label={0: "person"},
-        label2id={"person": 0},
-    )
-    model = YolosForObjectDetection(config)
-    last: Any = model.class_labels_classifier.layers[-1]
-    torch.nn.init.zeros_(last.weight)
-    last.bias.data = torch.tensor([9.0, -9.0])
-    model.save_pretrained(folder)
-    YolosImageProcessor(size={"height": SIDE, "width": SIDE}, do_pad=False).save_pretrained(folder)
 
 
 def build_hed(folder: Path) -> None:

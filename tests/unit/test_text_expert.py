@@ -34,7 +34,10 @@ def test_every_task_of_a_model_pins_the_same_full_commit() -> None:
         by_model.setdefault(offer.card.id, set()).add(offer.card.revision)
     assert all(len(revisions) == 1 for revisions in by_model.values())
     pinned = {model for model, (revision,) in by_model.items() if COMMIT.fullmatch(revision)}
-    assert by_model.keys() - pinned == {"google/tapas-base-finetuned-wtq", "facebook/m2m100_418M"}
+    assert by_model.keys() - pinned == {
+        "google/tapas-base-finetuned-wtq",
+        "ibm-granite/granite-embedding-small-english-r2",
+    }
 
 
 def test_unpinned_card_has_the_commit_of_the_local_model() -> None:
