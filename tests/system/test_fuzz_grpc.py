@@ -23,6 +23,9 @@ SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 CALLS = 60
 SECONDS = 20.0
 
+CLIENT_ERROR, TRIES = "Internal error from Core", 3
+"""What grpc's client reports, now and then, if a call ends while it is still sending; no server sends this text."""
+
 EXPECTED = frozenset(
     {
         *(StatusCode.OK, StatusCode.INVALID_ARGUMENT, StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION),
@@ -43,7 +46,10 @@ async def test_fuzzed_messages_end_with_expected_status_codes(
     async with grpc.aio.insecure_channel(local_stack.grpc) as channel:
         for number in range(CALLS):
             sent = [_sent(method, random, broken=broken) for _ in range(random.randint(1, 3))]
-            code, details = await _code(channel, method, sent)
+            for _ in range(TRIES):
+                code, details = await _code(channel, method, sent)
+                if details != CLIENT_ERROR:
+                    break
             assert code in EXPECTED, (number, code, details, sent)
             seen[code] += 1
         await GatewayServiceStub(channel).ListTasks(gateway_pb2.ListTasksRequest(), timeout=SECONDS)
