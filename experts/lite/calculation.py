@@ -102,7 +102,7 @@ def calculation(_model_id: str, _device: str) -> Handler:
 
 def _calculate(inputs: Inputs, _parameters: Parameters) -> Outputs:
     question = require_text(inputs["question"], "question")
-    return calculate(question, inputs.get("text") or [], date.today()).outputs()  # noqa: DTZ011  # the day of the place where the user is, as far as known
+    return calculate(question, inputs.get("text") or [], date.today()).outputs()  # noqa: DTZ011  # the local date, as a user expects
 
 
 def calculate(question: str, texts: Sequence[str], today: date) -> Result:

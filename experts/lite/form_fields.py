@@ -1,4 +1,4 @@
-"""Answers from a page: fields of bills, values beside or below a label that the question names, and passages."""
+"""Answers from a page: fields of bills, values next to or below a label that the question names, and passages."""
 
 import re
 from collections.abc import Iterator, Sequence

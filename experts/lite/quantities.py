@@ -132,7 +132,7 @@ def find_amounts(text: str) -> list[tuple[Amount, re.Match[str]]]:
 def find_total(text: str) -> Amount | None:
     """Returns the amount that a bill asks for; None if the text does not state one clearly.
 
-    That is the amount beside or below the clearest label of a total, else the only amount with a currency.
+    That is the amount next to or below the clearest label of a total, else the only amount with a currency.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     for label in _TOTALS:
@@ -157,12 +157,12 @@ def find_dates(text: str) -> list[StatedDate]:
 
 
 def find_due_date(text: str) -> date | None:
-    """Returns the date beside a label such as "payment due"; None without one."""
+    """Returns the date next to a label such as "payment due"; None without one."""
     return next(_labelled_dates(_DUE_LABEL, text), None)
 
 
 def find_issue_date(text: str) -> date | None:
-    """Returns the date beside a label such as "invoice date"; else the first date, if none is labelled as due."""
+    """Returns the date next to a label such as "invoice date"; else the first date, if none is labelled as due."""
     labelled = next(_labelled_dates(_ISSUE_LABEL, _without_due_lines(text)), None)
     first = next((stated for stated in find_dates(_without_due_lines(text)) if stated.year), None)
     return labelled or (first.in_year(0) if first else None)

@@ -108,7 +108,7 @@ def _secrets(deployments: Sequence[Document], secrets: Sequence[Document]) -> It
 
 
 def _secret_references(pod: Document) -> Iterator[tuple[str, str]]:
-    """Names and keys of required Secrets; an empty key stands for the whole Secret."""
+    """Names and keys of required Secrets; an empty key means the whole Secret."""
     for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
         references = [each.get("secretRef") for each in container.get("envFrom") or ()]
         references += [(each.get("valueFrom") or {}).get("secretKeyRef") for each in container.get("env") or ()]

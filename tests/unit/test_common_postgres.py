@@ -238,7 +238,7 @@ async def test_connections_closed_by_the_server_are_reopened(postgres_database: 
 
 
 async def until_changed(changes: AsyncGenerator[frozenset[str] | None], topic: str) -> None:
-    """Waits for a notification of a topic; None stands for possible changes of any topic."""
+    """Waits for a notification of a topic; None means possible changes of any topic."""
     while topic not in (await anext(changes) or ()):
         pass
 

@@ -190,7 +190,7 @@ def metadata_addresses_are_blocked(manifests: Manifests) -> Iterator[str]:
 
 
 def identities_reach_their_endpoints(manifests: Manifests) -> Iterator[str]:
-    """A pod whose ServiceAccount stands for a cloud identity reaches what gives it credentials."""
+    """A pod whose ServiceAccount has a cloud identity reaches what gives it credentials."""
     network = Network(manifests)
     for workload in manifests.workloads:
         found = {
