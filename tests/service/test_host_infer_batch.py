@@ -46,11 +46,19 @@ def texts(reply: pb.InferBatchResponse) -> list[str]:
 
 
 async def test_items_run_as_one_batch_and_are_answered_in_order(start_host: Start, batching_model: Batches) -> None:
-    batching_model.release.set()
     host = await start_host(batching_model)
-    reply = await host.infer_batch(*(f"t{number}" for number in range(20)))
-    assert texts(reply) == [f"T{number}" for number in range(20)]
-    assert batching_model.batches == [[f"t{number}" for number in range(20)]]
+    first = asyncio.ensure_future(host.infer("first"))
+    await wait_for_event(batching_model.entered)
+    await batching_model.all_prepared(1)
+    names = [f"t{number}" for number in range(20)]
+    items = asyncio.ensure_future(host.infer_batch(*names))
+    await batching_model.all_prepared(len(names))
+    await host.until_waiting(len(names))
+    batching_model.release.set()
+    reply = await items
+    await first
+    assert texts(reply) == [name.upper() for name in names]
+    assert [sorted(batch) for batch in batching_model.batches] == [["first"], sorted(names)]
     assert reply.revision == "1"
 
 
