@@ -37,11 +37,14 @@ up: $(VENV)/.laptop ## Run all services on this machine until Ctrl-C
 
 PYTEST := $(PY) -m pytest --numprocesses auto --dist loadscope --no-loadscope-reorder --durations 20
 
+# In CI a failed test runs once more; the summary lists it.
+RERUNS := $(if $(CI),--reruns 1 -rfER)
+
 test: setup check ## Run checks and fast tests, at most ten minutes; tests without their program are skipped and listed
 	$(PYTEST) -m "not slow"
 
 test-all: setup check ## Run all checks and tests, containers included, at most thirty minutes
-	$(PYTEST)
+	$(PYTEST) $(RERUNS)
 
 check: $(VENV)/.dev ## Check lint, types, import rules, generated stubs and wheels; no tests
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types wheels static
