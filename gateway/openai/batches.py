@@ -242,10 +242,10 @@ class BatchWorker:
             with use_caller(caller_of(batch)):
                 await self._carry_out(batch)
         except ServiceError as error:
-            log.warning("batch interrupted; it is continued later", batch=batch.id, error=error.message)
+            log.warning("batch interrupted; it is continued later", batch_id=batch.id, error=error.message)
             await self._give_up_old(batch)
         except Exception:
-            log.exception("unexpected error in a batch; it is continued later", batch=batch.id)
+            log.exception("unexpected error in a batch; it is continued later", batch_id=batch.id)
             await self._give_up_old(batch)
         finally:
             renewal.cancel()
@@ -257,14 +257,14 @@ class BatchWorker:
             if await self._batches.age(batch) > WINDOW_SECONDS + GRACE_SECONDS:
                 await self._batches.update(batch.id, state="failed", ended=True)
         except ServiceError as error:
-            log.warning("cannot end a batch", batch=batch.id, error=error.message)
+            log.warning("cannot end a batch", batch_id=batch.id, error=error.message)
 
     async def _renew(self, batch: Batch) -> None:
         while True:
             try:
                 await self._batches.renew(batch.id)
             except ServiceError as error:
-                log.warning("cannot renew the lease of a batch", batch=batch.id, error=error.message)
+                log.warning("cannot renew the lease of a batch", batch_id=batch.id, error=error.message)
             await asyncio.sleep(LEASE_SECONDS / 3)
 
     async def _carry_out(self, batch: Batch) -> None:
