@@ -19,8 +19,8 @@ VERSIONS = ("1.32", "1.34", "1.36", "1.37")
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
 """Otherwise the definitions of all kinds are parsed for each document, which takes most of the time."""
 
-_SCHEMAS = Path(__file__).parent / "extensions"
-"""Hand-written schemas: only the fields of a resource's spec that the manifests use."""
+EXTENSIONS = Path(__file__).parent / "extensions"
+"""Schemas of custom resources; its README describes where they are from."""
 
 
 def violations(manifests: Manifests, version: str) -> Iterator[str]:
@@ -34,8 +34,13 @@ def violations(manifests: Manifests, version: str) -> Iterator[str]:
             yield f"{display_name(document)}: {_where(error)}: {error.message}"
 
 
+def file_name(api_version: str, kind: str) -> str:
+    """Name of the file with the schema of a kind's spec."""
+    return f"{kind.lower()}-{api_version.replace('/', '-')}.json"
+
+
 def _extension_violations(document: Document) -> Iterator[str]:
-    path = _SCHEMAS / f"{document['kind'].lower()}-{document['apiVersion'].replace('/', '-')}.json"
+    path = EXTENSIONS / file_name(document["apiVersion"], document["kind"])
     if not path.exists():
         yield f"{display_name(document)}: no schema for {document['apiVersion']} {document['kind']}"
         return

@@ -11,6 +11,7 @@ from tests.manifests.valid_deployment import REMOVED, corrupted_manifests, valid
 
 POD = "spec.template.spec"
 SERVER = f"{POD}.containers.0"
+TRIGGER = "spec.triggers.0.metadata"
 NAME = "spec.template.metadata.labels.app~kubernetes~io/name"
 LARGE_ONLY = {"hugginggpt.dev/pool": "large"}
 NOT_SMALL = [{"matchExpressions": [{"key": "hugginggpt.dev/pool", "operator": "NotIn", "values": ["small"]}]}]
@@ -185,6 +186,11 @@ VIOLATIONS: list[tuple[str, str, str, Any, str]] = [
     ),
     ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback", REMOVED, "no fallback"),
     ("scalers_have_a_fallback", "ScaledObject/expert-text", "spec.fallback.behavior", REMOVED, "may remove replicas"),
+    ("scalers_query_prometheus", "ScaledObject/expert-text", "spec.triggers.0.type", "cpu", "not prometheus"),
+    ("scalers_query_prometheus", "ScaledObject/expert-text", f"{TRIGGER}.query", REMOVED, "query is None"),
+    ("scalers_query_prometheus", "ScaledObject/expert-text", f"{TRIGGER}.threshold", "five", "threshold is five"),
+    ("scalers_query_prometheus", "ScaledObject/expert-text", f"{TRIGGER}.serverAddress", "a:9090", "serverAddress is"),
+    ("scalers_query_prometheus", "ScaledObject/expert-text", f"{TRIGGER}.treshold", "5", "has no treshold"),
     ("scalers_have_targets", "ScaledObject/expert-text", "spec.scaleTargetRef.name", "text", "no text"),
     ("database_connections_fit", "Deployment/gateway", "spec.replicas", 8, "may open 110 connections"),
     ("scalers_have_targets", "Deployment/expert-text", "spec.replicas", 2, "undo"),
@@ -254,6 +260,9 @@ VIOLATIONS: list[tuple[str, str, str, Any, str]] = [
     ("routes_reference_services", "HTTPRoute/gateway", "spec.rules.0.backendRefs.0.name", "door", "no Service door"),
     ("routes_have_listeners", "HTTPRoute/gateway", "spec.hostnames", ["other.example.org"], "no listener"),
     ("routes_have_listeners", "HTTPRoute/gateway", "spec.parentRefs.0.sectionName", "https", "no listener"),
+    ("listeners_use_tls", "Gateway/hugginggpt", "spec.listeners.0.protocol", "HTTP", "not HTTPS"),
+    ("listeners_use_tls", "Gateway/hugginggpt", "spec.listeners.0.tls", REMOVED, "no certificate"),
+    ("durations_can_be_parsed", "Certificate/hugginggpt", "spec.duration", "90d", "duration is 90d"),
     (
         "pod_monitors_select_pods_and_ports",
         "PodMonitor/hugginggpt",

@@ -26,7 +26,13 @@ def _scaled_object(name: str) -> Document:
 
 
 def _gateway() -> Document:
-    listener = {"name": "http", "hostname": "hugginggpt.example.org", "port": 443, "protocol": "HTTPS"}
+    listener = {
+        "name": "http",
+        "hostname": "hugginggpt.example.org",
+        "port": 443,
+        "protocol": "HTTPS",
+        "tls": {"certificateRefs": [{"name": "hugginggpt-gateway-tls"}]},
+    }
     spec = {"gatewayClassName": "external", "listeners": [listener]}
     return document("gateway.networking.k8s.io/v1", "Gateway", "hugginggpt", spec=spec)
 
@@ -50,6 +56,7 @@ def _certificate() -> Document:
     spec = {
         "secretName": "hugginggpt-tls",
         "dnsNames": ["hugginggpt"],
+        "duration": "2160h",
         "issuerRef": {"name": "hugginggpt", "kind": "Issuer"},
     }
     return document("cert-manager.io/v1", "Certificate", "hugginggpt", spec=spec)

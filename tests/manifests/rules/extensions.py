@@ -1,5 +1,6 @@
 """Routes, monitors and certificates refer to documents that exist."""
 
+import re
 from collections.abc import Iterator
 
 from tests.manifests.deployment import Document, Manifests, Workload, display_name, get_list
@@ -38,6 +39,15 @@ def routes_have_listeners(manifests: Manifests) -> Iterator[str]:
                 yield f"{display_name(route)}: {parent['name']} has no listener for it"
 
 
+def listeners_use_tls(manifests: Manifests) -> Iterator[str]:
+    for gateway in manifests.of_kind("Gateway"):
+        for listener in get_list(gateway["spec"], "listeners"):
+            if listener["protocol"] != "HTTPS":
+                yield f"{display_name(gateway)}: the listener {listener['name']} uses {listener['protocol']}, not HTTPS"
+            if not get_list(listener.get("tls", {}), "certificateRefs"):
+                yield f"{display_name(gateway)}: the listener {listener['name']} has no certificate"
+
+
 def pod_monitors_select_pods_and_ports(manifests: Manifests) -> Iterator[str]:
     for monitor in manifests.of_kind("PodMonitor"):
         selected = manifests.workloads_matching(monitor["spec"]["selector"])
@@ -61,6 +71,15 @@ def certificates_include_the_tls_name(manifests: Manifests) -> Iterator[str]:
             if not names <= set(certificate["spec"].get("dnsNames") or []):
                 missing = ", ".join(sorted(names))
                 yield f"{display_name(certificate)}: does not include {missing}, which {workload} expects"
+
+
+def durations_can_be_parsed(manifests: Manifests) -> Iterator[str]:
+    """A duration is a string in the schema; the API server refuses those that Go cannot parse, such as 90d."""
+    for certificate in manifests.of_kind("Certificate"):
+        for name in ("duration", "renewBefore"):
+            value = certificate["spec"].get(name, "1h")
+            if not re.fullmatch(r"([0-9]+h)?([0-9]+m)?([0-9]+s)?", value):
+                yield f"{display_name(certificate)}: {name} is {value}"
 
 
 def _tls_secrets(manifests: Manifests, workload: Workload) -> Iterator[str]:

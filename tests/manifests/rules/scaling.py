@@ -76,6 +76,24 @@ def _expert_of(manifests: Manifests, name: str) -> str:
     return next((each.removeprefix("experts.") for each in modules if each in PROGRAMS), name.removeprefix("expert-"))
 
 
+def scalers_query_prometheus(manifests: Manifests) -> Iterator[str]:
+    """KEDA's schema allows any metadata of a trigger; its prometheus scaler refuses other ones when it starts."""
+    for scaler in manifests.of_kind("ScaledObject"):
+        for trigger in scaler["spec"]["triggers"]:
+            found = trigger["metadata"]
+            if trigger["type"] != "prometheus":
+                yield f"{display_name(scaler)}: its trigger is {trigger['type']}, not prometheus"
+            if unknown := sorted(found.keys() - _METADATA):
+                yield f"{display_name(scaler)}: the prometheus scaler has no {', '.join(unknown)}"
+            invalid = [name for name, form in _FORMS.items() if not re.fullmatch(form, str(found.get(name, "")))]
+            yield from (f"{display_name(scaler)}: {name} is {found.get(name)}" for name in invalid)
+
+
+_FORMS = {"serverAddress": "https?://.+", "query": ".+", "threshold": r"[0-9]+(\.[0-9]+)?"}
+_METADATA = {*_FORMS, "activationThreshold", "ignoreNullValues", "timeout", "namespace", "authModes", "unsafeSsl"}
+"""Metadata that KEDA's prometheus scaler needs, and all that it knows."""
+
+
 def scalers_have_a_fallback(manifests: Manifests) -> Iterator[str]:
     """Without Prometheus at least one replica remains, and no active replica is removed."""
     for scaler in manifests.of_kind("ScaledObject"):

@@ -1,0 +1,1 @@
+"""Readers of packages that contain the schemas of custom resources."""
