@@ -13,7 +13,8 @@ from pathlib import Path
 
 from experts.bulk.job import Job, read_job
 from experts.bulk.progress import Progress
-from experts.bulk.runner import Summary, run_job
+from experts.bulk.runner import run_job
+from experts.bulk.summary import Summary
 from services.common import logging
 from services.common.errors import InvalidRequest, NotFound, ServiceError
 

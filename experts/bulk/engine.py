@@ -1,30 +1,10 @@
 """The engine of a job: Daft on this machine, or on a Ray cluster."""
 
-import re
-from importlib.util import find_spec
-
 import daft
 
+from experts.bulk.job import NATIVE, RAY
 from experts.bulk.stage import Cluster
-from services.common.errors import FailedPrecondition, InvalidRequest, Unavailable
-
-NATIVE, RAY = "native", "ray"
-_ADDRESS = re.compile(r"(ray://)?[^\s/:]+:\d+")
-
-
-def check_runner(runner: str) -> None:
-    """Checks the runner of a job, without connecting to it.
-
-    Raises:
-        InvalidRequest: there is no such runner.
-        FailedPrecondition: Ray is not installed.
-    """
-    if runner not in {NATIVE, RAY} and not _ADDRESS.fullmatch(runner):
-        raise InvalidRequest(
-            f"{runner!r} is no runner", remedy="use native, ray for a cluster on this machine, or ray://HOST:PORT"
-        )
-    if runner != NATIVE and find_spec("ray") is None:
-        raise FailedPrecondition("Ray is not installed", remedy="install the extra bulk-ray of hugginggpt")
+from services.common.errors import Unavailable
 
 
 def connect(runner: str) -> Cluster | None:

@@ -9,7 +9,7 @@ import yaml
 from daft import DataType
 
 from experts.bulk.pipeline import DEFAULT_EXPERTS, ResolvedPipeline, ResolvedTask, read_experts, resolve
-from experts.bulk.rows import columns_of, to_row
+from experts.bulk.rows import MEDIA_FIELDS, columns_of, to_row
 from experts.bulk.stage import Placement, Stage, StageWorker, place, split_stages
 from experts.bulk.worker import WorkerOptions
 from experts.host.devices import usable_cores
@@ -26,6 +26,7 @@ _CELL = DataType.struct(
         "name": DataType.string(),
     }
 )
+_MEDIA = DataType.struct({name: DataType.binary() if name == "content" else DataType.string() for name in MEDIA_FIELDS})
 _DIGEST = DataType.struct({"input": DataType.string(), "sha256": DataType.string(), "size": DataType.int64()})
 _ERROR = DataType.struct(
     {"code": DataType.string(), "message": DataType.string(), "remedy": DataType.string(), "task": DataType.int64()}
@@ -35,7 +36,7 @@ _TYPES = {
     "seconds": DataType.float64(),
     "size": DataType.int64(),
     "error": _ERROR,
-    "media": _CELL,
+    "media": _MEDIA,
 }
 
 

@@ -1,17 +1,21 @@
 """A bulk job, as a JSON file: what to run on which inputs, and where the results go."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from experts.bulk.engine import NATIVE, check_runner
-from experts.bulk.pipeline import DEFAULT_EXPERTS
-from services.common.errors import InvalidRequest
+from experts.bulk.pipeline import COLUMNS, DEFAULT_EXPERTS, FILES
+from services.common.errors import FailedPrecondition, InvalidRequest
 
 FILE_SUFFIXES = (".jsonl", ".csv")
 PART_ROWS = 1_000
+NATIVE, RAY = "native", "ray"
+
+_ADDRESS = re.compile(r"(ray://)?[^\s/:]+:\d+")
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class Job:
     stop_after_errors: str = ""
     workers: int = 0
     """Worker processes of each task; 0: one for each GPU, or for each core."""
+    media: str = FILES
+    """Where media that the pipeline makes are: "files" next to the table, or "columns" of it."""
     part_rows: int = PART_ROWS
     """Rows after which a part is written."""
     gpu_hour_price: float = 0.0
@@ -87,6 +93,13 @@ class Job:
         ErrorLimit.parse(self.stop_after_errors)
         if not self.to and not self.dry_run:
             raise InvalidRequest("the job has no output", remedy="name a folder or file with --to")
+        if self.media not in {FILES, COLUMNS}:
+            raise InvalidRequest(f"media cannot be {self.media!r}", remedy=f"use {FILES} or {COLUMNS}")
+        if self.media == COLUMNS and self.file:
+            raise InvalidRequest(
+                f"{self.file} cannot have media as columns: they are bytes",
+                remedy=f"name a folder for Parquet files with --to, or use --media {FILES}",
+            )
 
     @property
     def error_limit(self) -> ErrorLimit:
@@ -101,6 +114,21 @@ class Job:
     def folder(self) -> str:
         """Folder of the parts: next to the file of results, if there is one."""
         return f"{self.to}.parts" if self.file else self.to
+
+
+def check_runner(runner: str) -> None:
+    """Checks the runner of a job, without connecting to it.
+
+    Raises:
+        InvalidRequest: there is no such runner.
+        FailedPrecondition: Ray is not installed.
+    """
+    if runner not in {NATIVE, RAY} and not _ADDRESS.fullmatch(runner):
+        raise InvalidRequest(
+            f"{runner!r} is no runner", remedy="use native, ray for a cluster on this machine, or ray://HOST:PORT"
+        )
+    if runner != NATIVE and find_spec("ray") is None:
+        raise FailedPrecondition("Ray is not installed", remedy="install the extra bulk-ray of hugginggpt")
 
 
 def read_job(file: Path) -> Job:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experts.bulk.storage import absolute
-from experts.host.__main__ import package_in
-from experts.host.expert import Expert, Offer, read_expert
+from experts.host.expert import Expert, Offer, package_in, read_expert
 from experts.host.input_validation import ParameterReader, describe_port
 from protos.hugginggpt.pipeline_file import PipelineFileError, check_pipeline
 from protos.hugginggpt.v1.artifact_pb2 import MODALITY_JSON, MODALITY_TABLE, MODALITY_TEXT
@@ -20,6 +19,8 @@ from services.common import strict_json
 from services.common.errors import FailedPrecondition, InvalidRequest, NotFound, ServiceError
 
 DEFAULT_EXPERTS = ("lite",)
+FILES, COLUMNS = "files", "columns"
+"""Where media that a pipeline makes are: next to the table, or in it."""
 
 DIGEST_DIGITS = 16
 """Digits of the digest that identifies a resolved pipeline."""
@@ -125,15 +126,18 @@ class ResolvedPipeline:
     """Inputs whose values in a table are text or JSON, not paths."""
     is_local: bool = False
     """Whether its data policy forbids data to leave the deployment."""
+    has_media_columns: bool = False
+    """Whether media are columns of the table, not files next to it."""
     version: str = field(init=False)
-    """Identifies the plan and its models: results of another version are computed again."""
+    """Identifies the plan, its models and the columns: results of another version are computed again."""
 
     def __post_init__(self) -> None:
         tasks = [
             (task.id, task.task, task.model_name, sorted(task.arguments.items()), task.parameters_json)
             for task in self.tasks
         ]
-        digest = hashlib.sha256(repr((tasks, self.outputs)).encode()).hexdigest()[:DIGEST_DIGITS]
+        columns = (COLUMNS,) if self.has_media_columns and any(each.is_file for each in self.outputs) else ()
+        digest = hashlib.sha256(repr((tasks, self.outputs, *columns)).encode()).hexdigest()[:DIGEST_DIGITS]
         object.__setattr__(self, "version", f"{self.name}@{digest}")
 
 
@@ -170,6 +174,7 @@ def resolve(
     *,
     values: Mapping[str, str] | None = None,
     policy: str = "",
+    media: str = FILES,
 ) -> ResolvedPipeline:
     """Resolves the content of a pipeline file to the models of experts.
 
@@ -178,6 +183,7 @@ def resolve(
         experts: by name or folder; the first one with a task's model runs it.
         values: text or path of inputs that are the same for all rows, by name.
         policy: "local" or "open"; empty for the pipeline's own.
+        media: FILES or COLUMNS.
 
     Raises:
         InvalidRequest: the pipeline is invalid.
@@ -200,6 +206,7 @@ def resolve(
         outputs=tuple(builder.outputs()),
         texts=frozenset(builder.texts),
         is_local=is_local,
+        has_media_columns=media == COLUMNS,
     )
 
 

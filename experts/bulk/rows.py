@@ -7,6 +7,8 @@ from typing import Any
 from experts.bulk.pipeline import PipelineOutput, ResolvedPipeline, ResolvedTask
 
 INPUT, VERSION, SIZE, DIGEST, PIPELINE, ERROR = "input", "version", "size", "digest", "pipeline", "error"
+MEDIA_FIELDS = ("content", "media_type", "name")
+"""Fields of a column of media that are no files."""
 RESERVED = (INPUT, VERSION, SIZE, DIGEST, PIPELINE, ERROR)
 
 
@@ -68,7 +70,7 @@ def _value(cell: Mapping[str, Any] | None, output: PipelineOutput, has_files: bo
         return cell.get("text")
     if has_files:
         return cell.get("url")
-    return cell if cell.get("content") is not None else None
+    return {name: cell.get(name) for name in MEDIA_FIELDS} if cell.get("content") is not None else None
 
 
 def _digest(found: Iterable[Mapping[str, Any]]) -> tuple[int | None, str | None]:

@@ -57,6 +57,11 @@ def absolute(url: str) -> str:
     return url if is_remote(url) else os.path.abspath(local_path(url))  # noqa: PTH100  # keeps symbolic links
 
 
+def is_folder(url: str) -> bool:
+    """Whether a local folder exists; true for each object URL, since stores have no folders."""
+    return is_remote(url) or local_path(url).is_dir()
+
+
 def split_object_url(url: str) -> tuple[str, str]:
     """Splits an object URL into that of its bucket and the key."""
     parts = urlsplit(url, allow_fragments=False)

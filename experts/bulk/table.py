@@ -13,7 +13,6 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from experts.bulk.rows import ERROR, INPUT, PIPELINE, VERSION
@@ -44,11 +43,11 @@ class ResultTable:
         """Returns the version of each input that the pipeline version has processed without an error, by input."""
         newest: dict[str, str] = {}
         for part in reversed(self._parts):
-            keys = self._read(part, [*_KEYS, f"{ERROR}.code"])
-            is_done = pc.and_(pc.is_null(pc.struct_field(keys[ERROR], "code")), pc.equal(keys[PIPELINE], pipeline))
-            columns = (keys[INPUT].to_pylist(), keys[VERSION].to_pylist(), is_done.to_pylist())
-            for name, version, done in zip(*columns, strict=True):
-                newest.setdefault(name, version if done else "")
+            for batch in self._read_batches(part, [*_KEYS, f"{ERROR}.code"]):
+                codes = batch.column(ERROR).field("code").to_pylist()
+                columns = (batch.column(name).to_pylist() for name in _KEYS)
+                for name, version, of_pipeline, code in zip(*columns, codes, strict=True):
+                    newest.setdefault(name, version if code is None and of_pipeline == pipeline else "")
         return newest
 
     def append(self, rows: pa.Table) -> None:
@@ -60,14 +59,12 @@ class ResultTable:
 
     def remove_superseded(self) -> None:
         """Removes rows whose input has a newer row."""
-        newer: pa.ChunkedArray | None = None
+        newer: set[str] = set()
         for part in reversed(self._parts[:]):
-            inputs = self._read(part, [INPUT])[INPUT]
-            if newer is not None:
-                is_superseded = pc.is_in(inputs, value_set=newer)
-                if pc.any(is_superseded).as_py():
-                    self._rewrite(part, pc.invert(is_superseded))
-            newer = inputs if newer is None else pa.chunked_array([*newer.chunks, *inputs.chunks])
+            inputs = [each for batch in self._read_batches(part, [INPUT]) for each in batch.column(INPUT).to_pylist()]
+            if not newer.isdisjoint(inputs):
+                self._rewrite(part, pa.array([each not in newer for each in inputs]))
+            newer.update(inputs)
 
     def columns(self) -> list[str]:
         """Names of the columns of all parts, in the order of the newest: pipeline versions differ in theirs."""
@@ -78,12 +75,7 @@ class ResultTable:
         for part in self._parts:
             yield from self._read(part).to_pylist()
 
-    def failed(self) -> int:
-        """Returns the number of rows with an error."""
-        codes = (pc.struct_field(self._read(part, [f"{ERROR}.code"])[ERROR], "code") for part in self._parts)
-        return sum(len(each) - each.null_count for each in codes)
-
-    def _rewrite(self, part: str, keep: pa.ChunkedArray) -> None:
+    def _rewrite(self, part: str, keep: pa.Array) -> None:
         rows = self._read(part).filter(keep)
         if rows.num_rows:
             self._write(part, rows)
@@ -93,6 +85,9 @@ class ResultTable:
 
     def _read(self, part: str, columns: Sequence[str] | None = None) -> pa.Table:
         return pq.ParquetFile(self._folder.open(part)).read(columns)
+
+    def _read_batches(self, part: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return pq.ParquetFile(self._folder.open(part)).iter_batches(columns=columns)  # type: ignore[no-any-return]
 
     def _schema(self, part: str) -> pa.Schema:
         return pq.read_schema(self._folder.open(part))

@@ -2,32 +2,11 @@
 
 import argparse
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 from experts.host.app import serve_expert
-from services.common.errors import FailedPrecondition, ServiceError
-
-
-def package_in(folder: Path) -> str:
-    """Makes a folder importable as a package and returns the package's name.
-
-    Raises:
-        FailedPrecondition: it has no tasks.py, or its name is not a valid or unique module name.
-    """
-    path, name = folder.resolve(), folder.resolve().name
-    if not (path / "tasks.py").is_file():
-        remedy = "give the folder of an expert, with tasks.py, models.json and optionally tasks.json"
-        raise FailedPrecondition(f"there is no tasks.py in {folder}", remedy=remedy)
-    if not name.isidentifier():
-        raise FailedPrecondition(
-            f"cannot import a folder named {name!r}", remedy="use only letters, digits and underscores in its name"
-        )
-    sys.path.insert(0, str(path.parent))
-    found = find_spec(name)
-    if found is None or str(path) not in (found.submodule_search_locations or ()):
-        raise FailedPrecondition(f"another module is named {name}", remedy="rename the folder")
-    return name
+from experts.host.expert import package_in
+from services.common.errors import ServiceError
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -200,6 +200,27 @@ class Expert:
         return found
 
 
+def package_in(folder: Path) -> str:
+    """Makes a folder importable as a package and returns the package's name.
+
+    Raises:
+        FailedPrecondition: it has no tasks.py, or its name is not a valid or unique module name.
+    """
+    path, name = folder.resolve(), folder.resolve().name
+    if not (path / "tasks.py").is_file():
+        remedy = "give the folder of an expert, with tasks.py, models.json and optionally tasks.json"
+        raise FailedPrecondition(f"there is no tasks.py in {folder}", remedy=remedy)
+    if not name.isidentifier():
+        raise FailedPrecondition(
+            f"cannot import a folder named {name!r}", remedy="use only letters, digits and underscores in its name"
+        )
+    sys.path.insert(0, str(path.parent))
+    found = find_spec(name)
+    if found is None or str(path) not in (found.submodule_search_locations or ()):
+        raise FailedPrecondition(f"another module is named {name}", remedy="rename the folder")
+    return name
+
+
 def read_expert(package: str) -> Expert:
     """Reads the expert of a package, without models whose engine is not installed.
 
@@ -353,12 +374,22 @@ def _version_of(distribution: str) -> str:
 
 def _distribution_of(module: str) -> str:
     top = module.partition(".")[0]
-    return top if _version_of(top) else next(iter(_distributions().get(top, ())), top)
+    if _version_of(top):
+        return top
+    owned = re.compile(rf"^{re.escape(top)}([/.]|$)", re.MULTILINE)
+    return next((each.name for each, contents in _distributions() if owned.search(contents)), top)
 
 
 @cache
-def _distributions() -> Mapping[str, list[str]]:
-    return metadata.packages_distributions()
+def _distributions() -> Sequence[tuple[metadata.Distribution, str]]:
+    """All distributions, each with the names of its modules and files as text.
+
+    metadata.packages_distributions parses all of these names, which takes several times as long.
+    """
+    return [
+        (each, "\n".join(each.read_text(name) or "" for name in ("top_level.txt", "RECORD")))
+        for each in metadata.distributions()
+    ]
 
 
 def _inconsistency_error(message: str) -> FailedPrecondition:

@@ -15,7 +15,7 @@ import typer
 from gateway.cli import terminal
 from gateway.cli.connect import connected_gateway
 from gateway.cli.errors import USAGE, Problem
-from gateway.cli.options import ApiKey, Json, Policy, Url, complete_pipelines
+from gateway.cli.options import ApiKey, Json, Media, Policy, Url, complete_pipelines
 
 _ROOT = Path(__file__).parents[2]
 
@@ -60,6 +60,10 @@ def bulk(
     runner: Annotated[
         str, typer.Option(metavar="RUNNER", help="native: this machine; ray://HOST:PORT: a Ray cluster.")
     ] = "native",
+    media: Annotated[
+        Media,
+        typer.Option(help="Pictures, sounds and documents of the results: files next to the table, or columns of it."),
+    ] = Media.FILES,
     workers: Annotated[
         int, typer.Option(min=0, metavar="COUNT", help="Worker processes. 0: one for each GPU, or for each core.")
     ] = 0,
@@ -104,6 +108,7 @@ def bulk(
             "values": dict(_parse_setting(each) for each in settings or ()),
             "policy": policy.value if policy else "",
             "runner": runner,
+            "media": media.value,
             "workers": workers,
             "limit": limit,
             "dry_run": dry_run,
@@ -127,13 +132,15 @@ def _check_installed() -> None:
 
 def _read_pipeline(name: str, url: str | None, api_key: str | None) -> Mapping[str, Any]:
     """Returns the content of a pipeline file, or of a stored pipeline as such a file would have it."""
-    from gateway.cli import document_file, pipeline_file, pipelines
+    from gateway.cli import document_file, pipeline_file
     from protos.hugginggpt.pipeline_file import FAMILY, NEWEST
 
     file = Path(name)
     if file.suffix in {".yaml", ".yml", ".json"}:
         document = document_file.read(file)
     else:
+        from gateway.cli import pipelines
+
         with connected_gateway(url, api_key) as client:
             stored = pipelines.find(client, name)
         document = document_file.parse(pipeline_file.serialize(stored, ""), name)

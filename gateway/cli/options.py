@@ -144,6 +144,13 @@ class Policy(StrEnum):
     OPEN = "open"
 
 
+class Media(StrEnum):
+    """Where media are that a bulk job makes."""
+
+    FILES = "files"
+    COLUMNS = "columns"
+
+
 class Mode(StrEnum):
     """Which models may run tasks."""
 

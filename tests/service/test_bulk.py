@@ -59,6 +59,15 @@ def test_broken_file_costs_its_row_an_error_and_nothing_else(first: tuple[Path, 
     assert job.status == 1
 
 
+def test_job_without_anything_to_do_loads_no_engine(first: tuple[Path, EndedJob]) -> None:
+    folder, _ = first
+    again = run_job(folder, [folder / "in" / "glad.txt"], folder / "out", {"PYTHONPROFILEIMPORTTIME": "1"})
+    imported = {line.rpartition("|")[2].strip() for line in again.errors.splitlines()}
+    assert again.summary["skipped"] == 1
+    assert "experts.bulk.runner" in imported
+    assert imported.isdisjoint({"daft", "pandas", "experts.host.servicer"})
+
+
 @pytest.mark.slow
 def test_rerun_does_only_what_failed_or_changed(tmp_path: Path) -> None:
     letters = write_letters(tmp_path / "in")
@@ -127,7 +136,7 @@ def test_dry_run_writes_nothing_and_forecasts_all(tmp_path: Path) -> None:
     job = run_job(tmp_path, [letters], tmp_path / "out", dry_run=True)
     assert job.summary["forecast"]["rows"] == 4
     assert job.summary["forecast"]["seconds"] >= 0
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -192,6 +201,18 @@ def test_inputs_and_results_may_be_in_a_bucket(tmp_path: Path, bucket: Bucket) -
     again = run_job(tmp_path, [f"{bucket.url}/in/*.txt"], target, **fields)
     assert again.summary["done"] == 1
     assert again.summary["skipped"] == len(LETTERS) - 1
+
+
+@pytest.mark.slow
+def test_media_may_be_columns(tmp_path: Path) -> None:
+    plan = [{"id": 1, "task": "text-to-speech", "args": {"text": {"input": "letter"}}}]
+    fields = {"pipeline": {**CLASSIFY, "plan": plan}, "media": "columns"}
+    job = run_job(tmp_path, [write_letters(tmp_path / "in") / "glad.txt"], tmp_path / "out", **fields)
+    assert job.status == 0, job.errors
+    sound = read_table(tmp_path / "out")["glad.txt"]["audio"]
+    assert sound["media_type"] == "audio/wav"
+    assert sound["content"].startswith(b"RIFF")
+    assert not (tmp_path / "out" / "files").exists()
 
 
 @pytest.mark.slow

@@ -49,6 +49,8 @@ def test_output_is_a_folder_or_a_file_next_to_its_parts(to: str, folder: str, fi
         (json.dumps({"pipeline": {}, "sources": [], "to": "o"}), "has no inputs"),
         (json.dumps({"pipeline": {}, "sources": ["a"]}), "has no output"),
         (json.dumps({"pipeline": {}, "sources": ["a"], "to": "o", "runner": "spark"}), "'spark' is no runner"),
+        (json.dumps({"pipeline": {}, "sources": ["a"], "to": "o", "media": "rows"}), "media cannot be 'rows'"),
+        (json.dumps({"pipeline": {}, "sources": ["a"], "to": "o.csv", "media": "columns"}), "o.csv cannot have media"),
     ],
 )
 def test_invalid_job_file_is_refused(tmp_path: Path, content: str, message: str) -> None:

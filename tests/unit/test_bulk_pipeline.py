@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from experts.bulk.pipeline import Cell, InputName, OutputName, package_of, read_experts, resolve
+from experts.bulk.pipeline import COLUMNS, Cell, InputName, OutputName, package_of, read_experts, resolve
 from experts.bulk.rows import columns_of
 from experts.bulk.stage import Placement, split_stages
 from experts.host.expert import Expert
@@ -81,6 +81,12 @@ def test_version_changes_with_the_plan_only(experts: dict[str, Expert]) -> None:
         resolve(pipeline(parameters), experts).version
         != resolve(pipeline({**parameters, "parameters": {"top_k": 2}}), experts).version
     )
+
+
+def test_version_changes_with_the_place_of_media_that_there_are(experts: dict[str, Expert]) -> None:
+    speech = pipeline({"id": 1, "task": "text-to-speech", "args": {"text": {"input": "a"}}})
+    assert resolve(speech, experts, media=COLUMNS).version != resolve(speech, experts).version
+    assert resolve(CLASSIFY, experts, media=COLUMNS).version == resolve(CLASSIFY, experts).version
 
 
 def test_version_changes_with_the_commit_of_a_model(experts: dict[str, Expert]) -> None:

@@ -42,12 +42,14 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
 
 def test_job_has_the_options_and_the_content_of_the_pipeline(pipeline: Path, jobs: list[Mapping[str, Any]]) -> None:
     options = ["--from", "a", "--from", "s3://b/", "--to", "out/", "--experts", "lite, ../colours", "--set", "what=a=b"]
+    options += ["--media", "columns"]
     ended = CliRunner().invoke(app, ["bulk", str(pipeline), *options])
     (job,) = jobs
     assert job["pipeline"]["plan"][0]["task"] == "image-to-text"
     assert job["sources"] == ["a", "s3://b/"]
     assert job["experts"] == ["lite", "../colours"]
     assert job["values"] == {"what": "a=b"}
+    assert job["media"] == "columns"
     assert ended.exit_code == 1, "the exit status is that of the job"
 
 
