@@ -1,4 +1,4 @@
-# One expert, selected by the build argument EXPERT. docker/README.md: how to build and run it.
+# One or several experts, selected by the build argument EXPERTS. docker/README.md: how to build and run them.
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
 # Layer that all experts with the same build argument TORCH (none, cpu or cuda) share.
@@ -29,13 +29,10 @@ COPY protos protos
 COPY services/__init__.py services/
 COPY services/common services/common
 COPY services/llm services/llm
-COPY experts/__init__.py experts/
-COPY experts/endpoints experts/endpoints
-COPY experts/host experts/host
-COPY experts/llm experts/llm
-COPY experts/torch_host experts/torch_host
-ARG EXPERT
-COPY experts/${EXPERT} experts/${EXPERT}
+COPY experts experts
+ARG EXPERTS
+RUN cd experts && ls -d $EXPERTS && for each in *; do \
+    case " __init__.py endpoints host llm torch_host $EXPERTS " in *" $each "*) ;; *) rm -r "$each" ;; esac; done
 RUN pip --python /opt/tools/bin/python install --no-deps --no-index --no-build-isolation --target /app . \
     && rm -r /app/bin
 
@@ -43,11 +40,12 @@ FROM torch
 ARG PIP_INDEX_URL
 ARG PIP_FIND_LINKS
 ARG PIP_CERT
-ARG EXPERT
-COPY docker/expert-${EXPERT}.lock /opt/locks/
+ARG EXPERTS
+ARG LOCK=expert-${EXPERTS}
+COPY docker/${LOCK}.lock /opt/locks/
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip --python /opt/venv/bin/python --disable-pip-version-check install --root-user-action ignore \
-    --require-hashes --only-binary :all: -r /opt/locks/expert-$EXPERT.lock
+    --no-deps --require-hashes --only-binary :all: -r /opt/locks/$LOCK.lock
 RUN --mount=type=bind,from=code,source=/opt/tools,target=/opt/tools \
     /opt/tools/bin/python -m cyclonedx_py environment --output-reproducible --output-file /opt/venv/sbom.cdx.json /opt/venv
 RUN useradd --uid 65532 --user-group --home-dir /data --no-create-home --shell /usr/sbin/nologin hugginggpt \
@@ -75,8 +73,8 @@ ENTRYPOINT ["python", "-m"]
 ARG VERSION=0
 ARG REVISION=unknown
 ARG LICENSES=Apache-2.0
-LABEL org.opencontainers.image.title="hugginggpt/expert-${EXPERT}" \
-      org.opencontainers.image.description="gRPC server of the expert ${EXPERT}." \
+LABEL org.opencontainers.image.title="hugginggpt/${LOCK}" \
+      org.opencontainers.image.description="Experts of HuggingGPT: ${EXPERTS}." \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.licenses="${LICENSES}"

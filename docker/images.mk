@@ -2,21 +2,25 @@
 
 EXPERTS := lite text vision audio video diffusion remote served
 TORCHED := text vision audio video diffusion
-ALL_IMAGES := core $(EXPERTS:%=expert-%)
-IMAGES ?= $(ALL_IMAGES)
+# Experts in the image for bulk jobs; a change needs `make lock-bulk` with the same value.
+BULK_EXPERTS ?= lite text vision audio
+ALL_IMAGES := core $(EXPERTS:%=expert-%) bulk
+IMAGES ?= $(filter-out bulk,$(ALL_IMAGES))
 $(foreach name,$(filter-out $(ALL_IMAGES),$(IMAGES)),$(error no image $(name); choose from: $(ALL_IMAGES)))
 TORCH ?= cpu
 BASE ?= docker.io/library/python:3.11-slim-bookworm
 ENGINE ?= $(shell docker ps >/dev/null 2>&1 && echo docker || echo buildah)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-torch_of = $(if $(filter $(1),$(TORCHED:%=expert-%)),$(TORCH),none)
+experts_of = $(if $(filter bulk,$(1)),bulk $(BULK_EXPERTS),$(1:expert-%=%))
+torch_of = $(if $(filter $(TORCHED),$(call experts_of,$(1))),$(TORCH),none)
 image_of = hugginggpt/$(1):$(VERSION)$(if $(filter cuda,$(call torch_of,$(1))),-cuda)
 
 # Bundled libraries under other licences: espeak-ng in lite, x264 in PyAV.
-LICENSES_lite := Apache-2.0 AND GPL-3.0-or-later
-LICENSES_audio := Apache-2.0 AND GPL-2.0-or-later
-LICENSES_video := Apache-2.0 AND GPL-2.0-or-later
+LICENSE_lite := GPL-3.0-or-later
+LICENSE_audio := GPL-2.0-or-later
+LICENSE_video := GPL-2.0-or-later
+licenses_of = $(strip Apache-2.0 $(foreach license,$(sort $(foreach name,$(call experts_of,$(1)),$(LICENSE_$(name)))),AND $(license)))
 
 # What CUDA 13 needs of a node, as labels of GPU images: driver version and compute capability, at least.
 GPU_LABELS := --label dev.hugginggpt.nvidia-driver=580 --label dev.hugginggpt.compute-capability=7.5
@@ -31,9 +35,9 @@ build = $(build_with_$(ENGINE)) $(PIP_SETTINGS) --build-arg BASE=$(BASE) --build
 run_with_docker = docker run
 run_with_buildah = podman run --no-healthcheck
 
-.PHONY: images push core $(EXPERTS:%=expert-%) lock $(EXPERTS:%=lock-%) sbom
+.PHONY: images push $(ALL_IMAGES) lock $(EXPERTS:%=lock-%) lock-bulk sbom
 
-images: $(IMAGES) ## Build all images, or IMAGES="core expert-lite"; TORCH=cuda builds for GPUs
+images: $(IMAGES) ## Build all images but bulk, or IMAGES="core expert-lite"; TORCH=cuda builds for GPUs
 
 push: ## Push all images, or IMAGES, to REGISTRY, after make images with the same IMAGES and TORCH
 	$(if $(REGISTRY),,$(error push needs REGISTRY=registry.example.org))
@@ -43,10 +47,10 @@ push: ## Push all images, or IMAGES, to REGISTRY, after make images with the sam
 core:
 	$(build) --file docker/core.Dockerfile --tag $(call image_of,core) .
 
-$(EXPERTS:%=expert-%): expert-%:
+$(EXPERTS:%=expert-%) bulk:
 	$(build) $(if $(filter cuda,$(call torch_of,$@)),$(GPU_LABELS)) \
-	  --build-arg EXPERT=$* --build-arg TORCH=$(call torch_of,$@) --build-arg LICENSES="$(or $(LICENSES_$*),Apache-2.0)" \
-	  --file docker/expert.Dockerfile --tag $(call image_of,$@) .
+	  --build-arg EXPERTS="$(call experts_of,$@)" --build-arg LOCK=$@ --build-arg TORCH=$(call torch_of,$@) \
+	  --build-arg LICENSES="$(call licenses_of,$@)" --file docker/expert.Dockerfile --tag $(call image_of,$@) .
 
 sbom: ## Write the CycloneDX SBOM of each image to out/sbom
 	mkdir -p out/sbom
@@ -55,6 +59,8 @@ sbom: ## Write the CycloneDX SBOM of each image to out/sbom
 
 # Existing locks keep their versions; delete them to upgrade. torch has its own locks: its CPU and CUDA builds differ.
 resolve = $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+# docopt, of which there is no wheel, is for the command num2words only.
+resolve_without_torch = printf 'torch\ndocopt\n' | $(resolve) --only-binary :all: --extra telemetry --constraints docker/torch-cpu.lock --excludes -
 CPU_WHEELS := $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS),--torch-backend cpu)
 lock-lite: EXTRAS := --extra speech --extra llm # the image also runs the expert llm
 
@@ -65,7 +71,14 @@ lock: $(VENV)/.dev ## Write docker/*.lock, the pinned packages of images; run af
 	sed -n 's/^ *"\(torch>=.*\)",/\1/p' pyproject.toml | $(resolve) --output-file docker/torch-cuda.lock -
 	sed -n 's/^\(torch==[0-9.]*\).*/\1+cpu/p' docker/torch-cuda.lock | $(resolve) $(CPU_WHEELS) --output-file docker/torch-cpu.lock -
 	$(MAKE) --no-print-directory $(EXPERTS:%=lock-%)
+	$(MAKE) --no-print-directory lock-bulk
 
 $(EXPERTS:%=lock-%): lock-%:
-	echo torch | $(resolve) --extra $* --extra telemetry $(EXTRAS) --constraints docker/torch-cpu.lock --excludes - \
-	  --output-file docker/expert-$*.lock pyproject.toml
+	$(resolve_without_torch) --extra $* $(EXTRAS) --output-file docker/expert-$*.lock pyproject.toml
+
+# Versions are those of the images of the single experts, unless they exclude each other.
+lock-bulk: EXTRAS := --extra speech --extra llm
+lock-bulk:
+	cat $(BULK_EXPERTS:%=docker/expert-%.lock) $(wildcard docker/bulk.lock) > docker/preferred.lock
+	mv docker/preferred.lock docker/bulk.lock
+	$(resolve_without_torch) $(BULK_EXPERTS:%=--extra %) --extra bulk-ray $(EXTRAS) --output-file docker/bulk.lock pyproject.toml

@@ -58,7 +58,7 @@ def text_image(builder: Builder) -> str:
 
 def _expert(builder: Builder, name: str, *, torch: str) -> str:
     file, image = ROOT / "docker" / "expert.Dockerfile", f"hugginggpt/expert-{name}:{VERSION}"
-    return builder.build(image_for_tests(image), file, EXPERT=name, TORCH=torch, VERSION=VERSION)
+    return builder.build(image_for_tests(image), file, EXPERTS=name, TORCH=torch, VERSION=VERSION)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 from experts.text.tasks import TASKS as TEXT_TASKS
 from tests.containers import CONTAINERS
 from tests.containers.fixtures import VERSION
-from tests.containers.images import BASE, Builder
+from tests.containers.images import BASE, ROOT, Builder, image_for_tests
 from tests.containers.podman import Podman
 
 pytestmark = CONTAINERS
@@ -82,3 +82,11 @@ def test_expert_image_describes_itself_without_network(
     described = json.loads(podman("run", "--rm", *command))
     assert described["expert"] == name
     assert task in {model["task"] for model in described["models"]}
+
+
+def test_code_of_several_experts_is_theirs_and_what_they_share(builder: Builder, podman: Podman) -> None:
+    file, image = ROOT / "docker" / "expert.Dockerfile", image_for_tests(f"hugginggpt/bulk-code:{VERSION}")
+    built = builder.build(image, file, target="code", EXPERTS="bulk lite text")
+    listed = podman("run", "--rm", "--entrypoint", "/bin/ls", built, "/app/experts")
+    shared = {"__init__.py", "__pycache__", "endpoints", "host", "llm", "torch_host"}
+    assert set(listed.split()) == {"bulk", "lite", "text"} | shared

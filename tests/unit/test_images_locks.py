@@ -12,6 +12,14 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 EXPERTS = ("lite", "text", "vision", "audio", "video", "diffusion", "remote", "served")
+BULK_EXPERTS = ("lite", "text", "vision", "audio")
+"""As docker/images.mk has them."""
+LOCKS = {
+    **{f"expert-{expert}": (expert, "telemetry") for expert in EXPERTS},
+    "expert-lite": ("lite", "telemetry", "speech", "llm"),
+    "bulk": (*BULK_EXPERTS, "bulk-ray", "telemetry", "speech", "llm"),
+}
+"""Extras of each expert image, by lock."""
 PIN = re.compile(
     r"^([a-z0-9.-]+)==(\S+)(?: ; [^\\]+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE
 )
@@ -59,12 +67,18 @@ def test_core_lock_satisfies_its_extras_without_torch() -> None:
     assert "torch" not in found
 
 
-@pytest.mark.parametrize("expert", EXPERTS)
-def test_expert_lock_satisfies_its_extras(expert: str) -> None:
-    found = pins(f"expert-{expert}")
+@pytest.mark.parametrize("lock", LOCKS)
+def test_expert_lock_satisfies_its_extras(lock: str) -> None:
+    found = pins(lock)
     assert "torch" not in found, "torch has a layer of its own"
-    extras = (expert, "telemetry", "speech", "llm") if expert == "lite" else (expert, "telemetry")
-    assert [each for each in missing(found, *extras) if not each.startswith("torch<")] == []
+    assert [each for each in missing(found, *LOCKS[lock]) if not each.startswith("torch<")] == []
+
+
+@pytest.mark.parametrize("expert", BULK_EXPERTS)
+def test_bulk_lock_has_the_versions_of_the_experts_own_image(expert: str) -> None:
+    alone, together = pins(f"expert-{expert}"), pins("bulk")
+    changed = {name for name in alone if alone[name] != together.get(name)}
+    assert changed <= {"tqdm"}, "daft excludes newer tqdm"
 
 
 def test_vision_extra_has_the_tokenizer_library_of_siglip() -> None:
@@ -72,9 +86,9 @@ def test_vision_extra_has_the_tokenizer_library_of_siglip() -> None:
 
 
 @pytest.mark.parametrize("torch", TORCH)
-@pytest.mark.parametrize("expert", EXPERTS)
-def test_expert_lock_pins_the_same_versions_as_the_torch_layer(expert: str, torch: str) -> None:
-    base, found = pins(torch), pins(f"expert-{expert}")
+@pytest.mark.parametrize("lock", LOCKS)
+def test_expert_lock_pins_the_same_versions_as_the_torch_layer(lock: str, torch: str) -> None:
+    base, found = pins(torch), pins(lock)
     assert {name: (base[name], found[name]) for name in base.keys() & found if base[name] != found[name]} == {}
 
 
