@@ -1,5 +1,6 @@
 """Pictures of the benchmark: JPEGs of 640 by 480 with noise, one in a hundred of them cut off."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +31,21 @@ def draw_pictures(folder: Path, count: int) -> None:
             file.write_bytes(content[: len(content) // 3])
 
 
+def copy_pictures(folder: Path, pictures: Path, count: int, mark: bytes) -> None:
+    """Writes so many pictures that are not broken, each followed by a mark, which decoders ignore."""
+    folder.mkdir(parents=True)
+    for index, file in zip(range(count), _whole(pictures), strict=False):
+        (folder / f"{index:05}.jpg").write_bytes(file.read_bytes() + mark)
+
+
+def _whole(pictures: Path) -> Sequence[Path]:
+    """The pictures of a folder that are not broken."""
+    return [file for index, file in enumerate(sorted(pictures.glob("*.jpg"))) if not _is_broken(index)]
+
+
 def link_pictures(folder: Path, pictures: Path, count: int) -> None:
     """Writes so many hard links to the pictures of a folder that are not broken."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = [file for index, file in enumerate(sorted(pictures.glob("*.jpg"))) if not _is_broken(index)]
+    files = _whole(pictures)
     for index in range(count):
         (folder / f"{index:06}.jpg").hardlink_to(files[index % len(files)])
