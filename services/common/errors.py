@@ -143,6 +143,8 @@ _BY_CODE: dict[StatusCode, type[ServiceError]] = {
 }
 
 
+_CODES: dict[int, StatusCode] = {code.value[0]: code for code in StatusCode}
+
 NO_RESPONSE = "the server does not answer"
 """Message for a lost or refused connection; gRPC's own contains internal addresses."""
 
@@ -211,6 +213,17 @@ def to_failure(error: ServiceError) -> Failure:
     if error.retry_after is not None:
         failure.retry_after.FromTimedelta(error.retry_after)
     return failure
+
+
+def from_failure(failure: Failure) -> ServiceError:
+    """The error that a message describes, such as that of one item of a call."""
+    code = _CODES.get(failure.code, StatusCode.UNKNOWN)
+    retry_after = failure.retry_after.ToTimedelta() if failure.HasField("retry_after") else None
+    result = _BY_CODE.get(code, ServiceError)(
+        failure.message, remedy=failure.remedy, reason=failure.reason, port=failure.port, retry_after=retry_after
+    )
+    result.code = code
+    return result
 
 
 def from_rpc(error: grpc.aio.AioRpcError) -> ServiceError:

@@ -2,7 +2,7 @@
 
 import grpc
 
-from services.orchestrator.experts.infer_call import ChannelPool
+from services.orchestrator.experts.channel_pool import ChannelPool
 
 ADDRESS = "127.0.0.1:1"
 

@@ -12,16 +12,16 @@ from uuid import uuid4
 import grpc
 from grpc import StatusCode
 
-from protos.hugginggpt.v1.expert_pb2 import InferRequest, InferResponse, ProgressRequest
-from protos.hugginggpt.v1.expert_pb2_grpc import ExpertServiceStub
+from protos.hugginggpt.v1.expert_pb2 import InferRequest, ProgressRequest
 from protos.hugginggpt.v1.model_pb2 import Candidate
 from protos.hugginggpt.v1.run_pb2 import TaskResult
 from protos.hugginggpt.v1.usage_pb2 import Usage
 from services.common import call_context
-from services.common.channel import dial
 from services.common.errors import DeadlineExceeded, ServiceError, from_rpc
 from services.orchestrator.experts.attempts import MORE_TIME, TaskAttempts
 from services.orchestrator.experts.candidates import CandidateAttempts
+from services.orchestrator.experts.channel_pool import ChannelPool, ExpertChannel
+from services.orchestrator.experts.combined_calls import Answer, CallCombiner
 from services.orchestrator.experts.health import ExpertHealth
 from services.orchestrator.experts.load_balancer import Trailer
 from services.orchestrator.experts.replies import Prices, check_reply, pool_seconds
@@ -53,13 +53,16 @@ class InferCaller:
     def __init__(self, health: ExpertHealth, attempt_seconds: float, prices: Prices) -> None:
         self._health, self._attempt_seconds, self._prices = health, attempt_seconds, prices
         self._channels = ChannelPool()
+        self._combiner = CallCombiner(self._channels, attempt_seconds)
         self._prefix, self._numbers = uuid4().hex, itertools.count(1)
 
     async def close(self) -> None:
+        await self._combiner.close()
         await self._channels.close()
 
     async def close_unused(self, addresses: Collection[str]) -> None:
         """Closes idle channels to addresses that are not in `addresses`."""
+        self._combiner.forget_unused(addresses)
         await self._channels.close_unused(addresses)
 
     async def call(self, current: CandidateAttempts, address: str) -> TaskResult:
@@ -77,7 +80,7 @@ class InferCaller:
         attempts.report_start(by)
         self._health.call_started(by, address)
         try:
-            reply, trailer = await self._reply(attempts, by, address, seconds)
+            reply, trailer = await self._reply(current, address, seconds)
             self._record_usage(attempts, by, reply.usage, started)
             check_reply(reply, attempts.task.spec)
         except ServiceError as error:
@@ -95,11 +98,30 @@ class InferCaller:
         result.usage.CopyFrom(reply.usage)
         return result
 
-    async def _reply(
-        self, attempts: TaskAttempts, by: Candidate, address: str, seconds: float
-    ) -> tuple[InferResponse, Trailer]:
-        request = InferRequest(model=by.model_id, revision=by.revision, call_id=f"{self._prefix}-{next(self._numbers)}")
+    async def _reply(self, current: CandidateAttempts, address: str, seconds: float) -> Answer:
+        attempts, by = current.attempts, current.candidate
+        request = InferRequest(model=by.model_id, revision=by.revision)
         request.MergeFrom(attempts.task.request)
+        if self._may_combine(current, address, seconds) and (answer := await self._combiner.call(address, request)):
+            return answer
+        request.call_id = f"{self._prefix}-{next(self._numbers)}"
+        answer = await self._reply_alone(attempts, by, address, request, seconds)
+        self._combiner.observe(address, by.model_id, answer[0].usage)
+        return answer
+
+    def _may_combine(self, current: CandidateAttempts, address: str, seconds: float) -> bool:
+        """Whether a call may be made together with others: the first one of a batch item, with the full timeout."""
+        return (
+            current.permit.batch
+            and current.attempts.number == 1
+            and seconds >= self._attempt_seconds
+            and self._combiner.combines(address, current.candidate.model_id)
+            and not self._health.is_address_down(current.candidate, address)
+        )
+
+    async def _reply_alone(
+        self, attempts: TaskAttempts, by: Candidate, address: str, request: InferRequest, seconds: float
+    ) -> Answer:
         channel = self._channels.acquire(address)
         progress = ProgressFollower(channel.expert, request.call_id, attempts.report_progress)
         reached, started = None, time.monotonic()
@@ -130,55 +152,6 @@ class InferCaller:
         usage.elapsed.FromTimedelta(timedelta(seconds=time.monotonic() - started))
         self._prices.charge(usage, attempts.task.spec.name, by.model_id)
         attempts.usage = usage
-
-
-class ExpertChannel:
-    """A channel to one address, and the number of calls in flight on it."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.calls = 0
-        self.is_broken = False
-        """A call on it failed as UNAVAILABLE; it is closed after its last call."""
-        self.channel = dial(address)
-        self.expert: ExpertServiceAsyncStub = ExpertServiceStub(self.channel)
-
-
-class ChannelPool:
-    """Channels by address; a broken channel is closed after its last call, so that the next call reconnects."""
-
-    def __init__(self) -> None:
-        self._channels: dict[str, ExpertChannel] = {}
-
-    def acquire(self, address: str) -> ExpertChannel:
-        """Returns the channel to an address, for one call."""
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = ExpertChannel(address)
-        channel.calls += 1
-        return channel
-
-    async def release(self, channel: ExpertChannel) -> None:
-        """Ends one call on the channel."""
-        channel.calls -= 1
-        if channel.is_broken and not channel.calls:
-            await self._close(channel)
-
-    async def close_unused(self, addresses: Collection[str]) -> None:
-        """Closes idle channels to addresses that are not in `addresses`."""
-        for channel in list(self._channels.values()):
-            if not channel.calls and channel.address not in addresses:
-                await self._close(channel)
-
-    async def close(self) -> None:
-        """Closes all channels."""
-        for channel in list(self._channels.values()):
-            await self._close(channel)
-
-    async def _close(self, channel: ExpertChannel) -> None:
-        if self._channels.get(channel.address) is channel:
-            del self._channels[channel.address]
-        await channel.channel.close()
 
 
 class ProgressFollower:
