@@ -12,7 +12,7 @@ from protos.hugginggpt.v1.run_pb2 import (
     Run,
     TaskResult,
 )
-from services.common.database import ConstraintViolation, Database
+from services.common.database import ConstraintViolation, Database, Rows
 from services.common.errors import FailedPrecondition, NotFound
 from services.orchestrator.journal import Journal, LeaseLost
 from services.orchestrator.journal.events import Memo
@@ -201,6 +201,25 @@ async def test_result_is_reused_within_its_tenant_only(database: Database) -> No
     assert await journal.memo("default", "d") == result
     assert await journal.memo("default", "another") is None
     assert await journal.memo("another", "d") is None
+
+
+async def test_results_looked_up_at_the_same_time_are_read_together(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, read, statements = Journal(database, "me", 10), database.read, list[str]()
+    results = {f"d{number}": TaskResult(task_id=number) for number in range(1, 4)}
+    await journal.accept(new_run("r"))
+    memos = [Memo("default", digest, result) for digest, result in results.items()]
+    await journal.append("r", 1, [answer_event(2)], RUN_STATE_RUNNING, memos=memos)
+
+    async def recorded(sql: str, *values: object) -> Rows:
+        statements.append(sql)
+        return await read(sql, *values)
+
+    monkeypatch.setattr(database, "read", recorded)
+    found = await asyncio.gather(*(journal.memo("default", digest) for digest in [*results, "another"]))
+    assert found == [*results.values(), None]
+    assert len(statements) == 1
 
 
 async def test_last_result_of_equal_calls_is_reused(database: Database) -> None:

@@ -7,9 +7,9 @@ The owner of a run appends them under its fencing token.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -44,7 +44,7 @@ _MEMOS = InsertInto(
     "ON CONFLICT (tenant, digest) DO UPDATE SET"
     " result = excluded.result, created = excluded.created, run_id = excluded.run_id",
 )
-_MEMO = "SELECT result FROM memos WHERE tenant = ? AND digest = ?"
+_SELECT_MEMOS = "SELECT digest, result FROM memos WHERE tenant = ? AND digest {among}"
 
 
 def _append(*changes: str) -> str:
@@ -184,11 +184,36 @@ def _encoded_snapshot(run: Run | None) -> bytes | None:
 class MemoStore(Store):
     """Stored results."""
 
+    def __init__(self, database: Database, owner: str, lease_seconds: float, address: str = "") -> None:
+        super().__init__(database, owner, lease_seconds, address)
+        self._memos_sql = _SELECT_MEMOS.format(among=database.dialect.among)
+        self._lookups: dict[str, _Lookup] = {}
+        """Those of this round of the event loop, by tenant."""
+
     async def memo(self, tenant: str, digest: str) -> TaskResult | None:
-        """The result stored for a digest."""
-        for (result,) in await self._database.read(_MEMO, tenant, digest):
-            return TaskResult.FromString(result)
-        return None
+        """The result stored for a digest. Lookups of one round of the event loop, as of batch items, are one query."""
+        lookup = self._lookups.get(tenant) or self._start_lookup(tenant)
+        lookup.digests.add(digest)
+        result = (await asyncio.shield(lookup.found)).get(digest)
+        return TaskResult.FromString(result) if result is not None else None
+
+    def _start_lookup(self, tenant: str) -> "_Lookup":
+        digests = set[str]()
+        lookup = self._lookups[tenant] = _Lookup(digests, asyncio.ensure_future(self._read_memos(tenant, digests)))
+        return lookup
+
+    async def _read_memos(self, tenant: str, digests: Collection[str]) -> Mapping[str, bytes]:
+        await asyncio.sleep(0)
+        del self._lookups[tenant]
+        return dict(await self._database.read(self._memos_sql, tenant, self._database.dialect.texts(digests)))
+
+
+class _Lookup(NamedTuple):
+    """One query for stored results."""
+
+    digests: set[str]
+    found: "asyncio.Future[Mapping[str, bytes]]"
+    """Results by digest."""
 
 
 def memo_rows(memos: Sequence[Memo]) -> Inserts:

@@ -30,8 +30,9 @@ JOURNAL_PAUSE_SECONDS = 0.5
 BEHIND_SECONDS = 1.0
 """Longest time that an event may wait for its commit before the run starts no new task."""
 
-GATHER_SECONDS = 0.05
-"""How long events of a batch item wait for more, to be written together; the last event is written at once."""
+GATHER_SECONDS, RESULT_GATHER_SECONDS = 1.0, 0.05
+"""How long events of a batch item wait for more, to be written together, and how long the result of a task waits; the
+last event is written at once. A short item is so written once."""
 
 CANCELLED = Failure(reason="CANCELLED", code=code_pb2.CANCELLED, message="the run was cancelled")
 
@@ -151,7 +152,7 @@ class RunLog:
 
     @property
     def is_behind(self) -> bool:
-        """Whether an event has waited for its commit for longer than BEHIND_SECONDS."""
+        """Whether an event has waited for its commit for longer than BEHIND_SECONDS since it was to be written."""
         return self._behind_since is not None and time.monotonic() - self._behind_since > BEHIND_SECONDS
 
     def emit(self, event: RunEvent, memo: Memo | None = None) -> None:
@@ -162,9 +163,9 @@ class RunLog:
         self.fold.apply(event)
         self.bytes += event.ByteSize()
         self._outbox.append(event)
-        self._schedule_write(event)
+        delay = self._schedule_write(event)
         if self._behind_since is None:
-            self._behind_since = time.monotonic()
+            self._behind_since = time.monotonic() + delay
             self._caught_up.clear()
         if memo:
             self._memos.append(memo)
@@ -224,12 +225,15 @@ class RunLog:
         finally:
             self.feed.close()
 
-    def _schedule_write(self, event: RunEvent) -> None:
-        """Writes immediately, or within GATHER_SECONDS for batch items, whose events no client follows."""
+    def _schedule_write(self, event: RunEvent) -> float:
+        """Writes immediately, or later for batch items, whose events no client follows; returns after which time."""
         if not self.is_batch_item or event.HasField("run_ended"):
             self._write_due.set()
-        elif len(self._outbox) == 1:
-            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._write_due.set)
+            return 0.0
+        delay = RESULT_GATHER_SECONDS if event.HasField("task_ended") else GATHER_SECONDS
+        if len(self._outbox) == 1 or event.HasField("task_ended"):
+            asyncio.get_running_loop().call_later(delay, self._write_due.set)
+        return delay
 
     def _take_events(self) -> _Write:
         """Removes and returns all events that are not being written yet."""

@@ -121,6 +121,7 @@ class TaskExecutor:
         self._inputs = {item.name: item.value for item in run.fold.run.spec.inputs}
         self._tasks: dict[int, Task] = {}
         self._candidates: dict[int, asyncio.Task[SelectResponse | ServiceError]] = {}
+        """Selections of the tasks that depend on others, made while they wait."""
         self._restored: dict[int, TaskResult] = {}
         self._retries = RetryBudget()
         self.dag = Dag(self._step)
@@ -144,8 +145,10 @@ class TaskExecutor:
     def add(self, task: Task) -> None:
         """Executes a task as soon as its dependencies have ended."""
         self._tasks[task.id] = task
-        self._candidates[task.id] = self._selections.create_task(self._select(task), name=f"select-{task.id}")
-        self.dag.add(task.id, dependencies(task))
+        needs = dependencies(task)
+        if needs:  # otherwise the step begins with the selection
+            self._candidates[task.id] = self._selections.create_task(self._select(task), name=f"select-{task.id}")
+        self.dag.add(task.id, needs)
 
     async def wait_ended(self, seconds: float | None = None) -> None:
         """Waits until all tasks have ended, or until the time has passed."""
@@ -203,14 +206,15 @@ class TaskExecutor:
         try:
             return await self._execute(task, results)
         except ServiceError as error:
-            self._candidates[task.id].cancel()
+            if selecting := self._candidates.get(task.id):
+                selecting.cancel()
             return self._end_failed(TaskResult(task_id=task.id, failure=to_failure(error)))
 
     async def _execute(self, task: Task, results: Mapping[int, TaskResult]) -> TaskResult:
         run, shared = self._run, self._shared
         started = time.monotonic()
         request = resolve_arguments(task, self._inputs, results)
-        selected = await self._candidates[task.id]
+        selected = await (self._candidates.get(task.id) or self._select(task))
         if isinstance(selected, ServiceError):
             raise selected
         seed = choose_seed(request, selected.spec, run.id, task.id)
