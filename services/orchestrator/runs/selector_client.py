@@ -1,6 +1,7 @@
 """Client of the selector: requests the candidates of a task, and caches those that depend only on the catalogue."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
@@ -11,6 +12,7 @@ from protos.hugginggpt.internal.v1.selector_pb2 import Avoid, SelectedCandidate,
 from protos.hugginggpt.v1.caller_pb2 import PRIORITY_BATCH
 from protos.hugginggpt.v1.event_pb2 import RunEvent, TaskSelected
 from protos.hugginggpt.v1.model_pb2 import SELECTION_POLICY_RANK, Constraints, InferenceMode
+from protos.hugginggpt.v1.plan_pb2 import CONTROLLER_RANK
 from protos.hugginggpt.v1.task_pb2 import DETERMINISM_NONE, Task
 from services.common import call_context
 from services.common.change_signal import ChangeSignal
@@ -39,6 +41,9 @@ LOOK_SECONDS = 5.0
 
 MAX_RESPONSES = 1_000
 """Number of cached responses; with more, all are dropped."""
+
+SHARED_SECONDS = 1.0
+"""How long items of batches share a selection: it has the loads of replicas, which change."""
 
 
 class CandidateCache:
@@ -118,6 +123,8 @@ class SelectorClient:
         self._selector = selector
         self._avoid = avoid
         self._cache = cache
+        self._shared: dict[Hashable, tuple[float, SelectResponse]] = {}
+        """Selections for batch items, each with the time until which it is used."""
         self._batch_permits = asyncio.Semaphore(BATCH_AT_ONCE)
         self._interactive_permits = asyncio.Semaphore(AT_ONCE - BATCH_AT_ONCE)
 
@@ -131,7 +138,9 @@ class SelectorClient:
         if task.pinned_model:
             response = await self.select_cached(task, spec.inference_mode, spec.constraints)
         else:
-            response = await self._select(_request(run, task, selection_policy=spec.selection_policy), deadline)
+            request = _request(run, task, selection_policy=spec.selection_policy)
+            select = self._select_shared if run.is_batch_item else self._select
+            response = await select(request, deadline)
         selected = TaskSelected(
             candidates=[selected.candidate for selected in response.candidates],
             decision=response.decision,
@@ -175,6 +184,20 @@ class SelectorClient:
         request = _request(run, task, selection_policy=SELECTION_POLICY_RANK)
         return (await self._select(request, deadline)).candidates
 
+    async def _select_shared(self, request: SelectRequest, deadline: Deadline) -> SelectResponse:
+        """A selection for a batch item, shared with equal ones unless it depends on the run or on open circuits."""
+        caller = call_context.current()
+        key = (caller.tenant, caller.policy, request.SerializeToString(deterministic=True))
+        expires, response = self._shared.get(key, (0.0, None))
+        if response and time.monotonic() < expires and not self._avoid():
+            return response
+        response = await self._select(request, deadline)
+        if response.decision.controller == CONTROLLER_RANK and not request.avoid:
+            if len(self._shared) >= MAX_RESPONSES:
+                self._shared.clear()
+            self._shared[key] = (time.monotonic() + SHARED_SECONDS, _without_usage(response))
+        return response
+
     async def _select(self, request: SelectRequest, deadline: Deadline) -> SelectResponse:
         request.avoid.extend(self._avoid())
         return await self._call(request, max(SHARE * deadline.left, 1.0))
@@ -214,6 +237,14 @@ class SelectorClient:
             yield
         finally:
             permits.release()
+
+
+def _without_usage(response: SelectResponse) -> SelectResponse:
+    """The selection without what it used, which counts once."""
+    copy = SelectResponse()
+    copy.CopyFrom(response)
+    copy.decision.ClearField("usage")
+    return copy
 
 
 def _request(run: RunLog, task: Task, **policy: int) -> SelectRequest:
