@@ -249,7 +249,7 @@ def _model_row(card: Mapping[str, Any]) -> str:
 def _load_source(model_id: str) -> str:
     if model_id in WITHOUT_WEIGHTS:
         return "has no weights"
-    return Fixture.read(model_id).source if model_id in fixture_ids() else "not tried"
+    return ", ".join(Fixture.read(model_id).sources) if model_id in fixture_ids() else "not tried"
 
 
 def _megabytes(size: int) -> str:

@@ -1,9 +1,11 @@
 """Repositories of the cards without their weights: configuration, processor and the list of tensors.
 
-fixtures/<owner>__<name>.json states the files of a repository, each with its source: "hub page", "library" (defaults of
-transformers or diffusers) or "memory" (public documentation, from memory). The tensors are those of the class in the
-configuration's own `architectures`, under the names that the library writes to files, with what is known to differ. So
-a loader that picks another class than the repository's lacks weights. Vocabularies are made up (tokenizers.py).
+fixtures/<owner>__<name>.json states the files of a repository, each with its source, and what was compared with it:
+"hub page" (a page of the repository), "copy" (the file in another public repository, or that of a model derived from
+this one), "library" (defaults of transformers or diffusers, which the tests compare) or "memory" (public
+documentation, from memory). The tensors are those of the class in the configuration's own `architectures`, under the
+names that the library writes to files, with what is known to differ. So a loader that picks another class than the
+repository's lacks weights. Vocabularies are made up (tokenizers.py).
 """
 
 import json
@@ -16,7 +18,7 @@ from typing import Any
 FIXTURES = Path(__file__).parent / "fixtures"
 WITHOUT_WEIGHTS = frozenset({"opencv/canny", "opencv/line-segments", "opencv/scribble", "opencv/soft-edges"})
 """Models on cards that are functions without weights."""
-SOURCES = ("hub page", "library", "memory")
+SOURCES = ("hub page", "copy", "library", "memory")
 """Sources of a file, the best first."""
 
 
@@ -40,10 +42,12 @@ class Fixture:
         return {name: file["content"] for name, file in self.content["files"].items()}
 
     @property
-    def source(self) -> str:
-        """The worst source of its files."""
-        given = (str(file["source"]).partition(":")[0] for file in self.content["files"].values())
-        return max(given, key=SOURCES.index)
+    def sources(self) -> tuple[str, ...]:
+        """Sources of its files, the best first."""
+        return tuple(sorted({self.source_of(name) for name in self.files}, key=SOURCES.index))
+
+    def source_of(self, name: str) -> str:
+        return str(self.content["files"][name]["source"]).partition(":")[0]
 
     @property
     def tokenizers(self) -> Mapping[str, str]:

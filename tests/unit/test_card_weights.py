@@ -14,6 +14,7 @@ from experts.torch_host.weight_checks import check_weights
 from services.common.errors import FailedPrecondition
 from tests.readme import MODALITIES
 from tests.repositories import FIXTURES, SOURCES, WITHOUT_WEIGHTS, Fixture, fixture_ids
+from tests.repositories.defaults import differing_fields
 from tests.repositories.sizes import Repositories, card_sizes
 from tests.repositories.tensors import Tensor, Tensors, write_sparse
 from tests.verification.cards import cards_path, read_cards
@@ -107,6 +108,14 @@ FIRST_CARDS = list({card.loader.__qualname__: card for card in reversed(CARDS)}.
 """The first card of each loader."""
 
 
+LIBRARY_FILES = [
+    (model, name)
+    for model in fixture_ids()
+    for name in Fixture.read(model).files
+    if Fixture.read(model).source_of(name) == "library"
+]
+
+
 def name_card(card: Card) -> str:
     return f"{card.modality}-{card.task}-{card.model}"
 
@@ -182,7 +191,17 @@ def test_every_fixture_is_used() -> None:
 
 @pytest.mark.parametrize("model", fixture_ids())
 def test_every_file_of_a_fixture_has_a_source(model: str) -> None:
-    assert Fixture.read(model).source in SOURCES
+    assert set(Fixture.read(model).sources) <= set(SOURCES)
+
+
+@pytest.mark.parametrize(("model", "name"), LIBRARY_FILES)
+def test_file_whose_source_is_the_library_has_its_defaults(model: str, name: str) -> None:
+    assert differing_fields(Fixture.read(model).files[name]) == {}
+
+
+def test_field_with_another_value_differs_from_the_defaults() -> None:
+    content = Fixture.read("microsoft/resnet-50").files["config.json"]
+    assert differing_fields({**content, "embedding_size": 65}) == {"embedding_size": 65}
 
 
 def test_fixtures_are_small() -> None:
