@@ -29,19 +29,24 @@ BASE_MODELS = {
 }
 """Base models by the ControlNet's text embedding width, which differs between the families."""
 
+_CONTROL_MODE = "control_mode"
+"""Argument of a union's pipeline: the number of the kind of map."""
+
 _base_pipelines: "WeakValueDictionary[tuple[str, str, str], Any]" = WeakValueDictionary()
 _lock = threading.Lock()
 
 
 def map_text_to_image(model_id: str, device: str) -> Handler:
-    """Loads a ControlNet for any of the eight kinds of map; its card states which kind it supports."""
-    from diffusers import AutoPipelineForText2Image, ControlNetModel
+    """Loads a ControlNet for one of the eight kinds of map, or a union of several, whose card states `control_mode`."""
+    from diffusers import AutoPipelineForText2Image, ControlNetModel, ControlNetUnionModel
 
     checkpoint = fetch_pipeline(model_id, device)
     if (checkpoint.folder / "model_index.json").is_file():
         return ControlNetTextToImage(checkpoint, load_pipeline(checkpoint, AutoPipelineForText2Image))
     base_checkpoint = _fetch_base(checkpoint, device)
-    controlnet, base = load_component(checkpoint, ControlNetModel), _load_base(base_checkpoint)
+    is_union = _CONTROL_MODE in load_context.current().pipeline.arguments
+    controlnet = load_component(checkpoint, ControlNetUnionModel if is_union else ControlNetModel)
+    base = _load_base(base_checkpoint)
     return ControlNetTextToImage(checkpoint, _combine(base, controlnet), base)
 
 
@@ -50,7 +55,7 @@ class ControlNetTextToImage(DiffusionHandler):
 
     def __init__(self, checkpoint: Checkpoint, model: Any, base: Any = None) -> None:
         super().__init__(checkpoint, model)
-        self._base = base
+        self._base, self._image = base, "control_image" if _CONTROL_MODE in self.card_arguments else "image"
         if base:
             self.shared_bytes = {f"{base.name_or_path} {base.dtype}": count_bytes(base)}
 
@@ -61,7 +66,7 @@ class ControlNetTextToImage(DiffusionHandler):
         size = read_size(parameters, default) or default
         model_size = self.resolution.round_up(size)
         arguments = self.build_arguments(
-            parameters, prompt, image=control_map.resize(model_size), **model_size._asdict()
+            parameters, prompt, **{self._image: control_map.resize(model_size)}, **model_size._asdict()
         )
         return GenerationItem(
             arguments,
@@ -112,7 +117,8 @@ def _combine(base: Any, controlnet: Any) -> Any:
     """Returns a ControlNet pipeline with the base's weights and its own scheduler, which has state for each run."""
     import diffusers
 
-    pipeline_class = getattr(diffusers, type(base).__name__.replace("Pipeline", "ControlNetPipeline"))
+    kind = type(controlnet).__name__.removesuffix("Model")  # ControlNet or ControlNetUnion
+    pipeline_class = getattr(diffusers, type(base).__name__.replace("Pipeline", f"{kind}Pipeline"))
     scheduler = type(base.scheduler).from_config(base.scheduler.config)
     pipeline = pipeline_class(**{**base.components, "scheduler": scheduler}, controlnet=controlnet)
     pipeline.set_progress_bar_config(disable=True)

@@ -24,6 +24,8 @@ _IGNORED = (
     "runs/*",
     "*requirements*",
 )
+_LIBRARY_NAMES = ("model", "diffusion_pytorch_model")
+"""Names under which transformers and diffusers look for weights, before the variant and the number of a shard."""
 PIPELINE_INDEX = "model_index.json"
 """File of a repository of several components."""
 
@@ -32,7 +34,8 @@ def select_files(names: Iterable[str], variant: str = "") -> list[str]:
     """Returns the files to fetch, weights last.
 
     A repository of several components, with a model_index.json, has weights in its folders; any other at its root.
-    Of several variants of the weights one is selected: the requested one, or the one without a variant name.
+    Of several variants of the weights one is selected: the requested one, or the one without a variant name. Next to
+    files with the names that libraries load, others are not selected.
     """
     candidates = [name for name in names if not any(fnmatch(name, pattern) for pattern in _IGNORED)]
     weights = [
@@ -67,11 +70,14 @@ def _select_variant(names: Collection[str], variant: str) -> list[str]:
     for name in names:
         by_variant.setdefault(_variant(name), []).append(name)
     chosen = by_variant.get(variant) or by_variant.get("") or next(iter(by_variant.values()))
-    unconsolidated = [name for name in chosen if not PurePosixPath(name).name.startswith("consolidated")]
-    return unconsolidated or chosen
+    return [name for name in chosen if _split_name(name)[0] in _LIBRARY_NAMES] or chosen
 
 
 def _variant(name: str) -> str:
-    """Returns the variant: fp16 for model.fp16.safetensors and model.fp16-00001-of-00002.safetensors."""
-    _, _, rest = PurePosixPath(name).name.removesuffix(WEIGHTS).partition(".")
-    return rest.partition("-")[0]
+    return _split_name(name)[1]
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """Returns name and variant of a file: model and fp16 for model.fp16-00001-of-00002.safetensors."""
+    stem, _, variant = PurePosixPath(name).name.removesuffix(WEIGHTS).partition(".")
+    return stem.partition("-")[0], variant.partition("-")[0]

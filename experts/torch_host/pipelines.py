@@ -44,7 +44,7 @@ the generators (I2VGen-XL).
 MAX_BATCH_ITEMS = 4
 """Also the limit of the cost of a batch, as a multiple of a result of the default size with the default steps."""
 
-_ITEM_ARGUMENTS = ("prompt", "negative_prompt", "image", "mask_image")
+_ITEM_ARGUMENTS = ("prompt", "negative_prompt", "image", "mask_image", "control_image")
 """Arguments that are lists in a batch; all others are equal for its items."""
 _HALF = "fp16"
 

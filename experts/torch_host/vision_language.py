@@ -1,4 +1,4 @@
-"""Models that generate text from a prompt and images, such as Qwen3-VL, SmolVLM, LLaVA and Florence-2.
+"""Models that generate text from a prompt and images, such as Qwen3-VL, SmolVLM, Granite-Docling, LLaVA and Florence-2.
 
 Frames of videos are images of one prompt, so no model needs a video processor, and none torchvision for one.
 """

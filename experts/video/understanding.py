@@ -22,14 +22,24 @@ _PROMPT_FRAMES, _PROMPT_PIXELS = 8, 384
 _DESCRIBE = "These are pictures of one video, in order. Describe in one sentence what the video shows."
 _VIDEO_DIMENSIONS = 5
 """Batch, frames, channels, height and width."""
+_V_JEPA, _VIDEO_PROCESSOR = "vjepa2", "video_preprocessor_config.json"
 
 
 def video_classification(model_id: str, device: str) -> Handler:
-    """Loads a VideoMAE or TimeSformer."""
-    from transformers import AutoImageProcessor, AutoModelForVideoClassification
+    """Loads a VideoMAE, TimeSformer or V-JEPA 2."""
+    from transformers import (
+        AutoConfig,
+        AutoImageProcessor,
+        AutoModelForVideoClassification,
+        VideoMAEImageProcessorPil,
+    )
 
     checkpoint = Checkpoint.fetch(model_id, device)
-    processor = checkpoint.processor(AutoImageProcessor)
+    if checkpoint.processor(AutoConfig).model_type == _V_JEPA:
+        # its own processor needs torchvision; this one does the same: shorter edge, centre, normalization
+        processor = checkpoint.processor(VideoMAEImageProcessorPil, image_processor_filename=_VIDEO_PROCESSOR)
+    else:
+        processor = checkpoint.processor(AutoImageProcessor)
     return VideoClassifier(checkpoint, checkpoint.model(AutoModelForVideoClassification), processor)
 
 
@@ -74,7 +84,9 @@ class VideoClassifier(TorchHandler):
 
     def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
         super().__init__(checkpoint, model)
-        self._processor, self._frames = processor, int(getattr(model.config, "num_frames", _DEFAULT_FRAMES))
+        is_v_jepa = model.config.model_type == _V_JEPA
+        self._processor, self._input = processor, "pixel_values_videos" if is_v_jepa else "pixel_values"
+        self._frames = int(getattr(model.config, "frames_per_clip" if is_v_jepa else "num_frames", _DEFAULT_FRAMES))
         self._labels, self._several = label_names(model.config), is_multi_label(model.config)
 
     def prepare(self, inputs: Inputs, parameters: Parameters) -> Clip:
@@ -87,7 +99,7 @@ class VideoClassifier(TorchHandler):
     def compute(self, items: Sequence[Clip], call: Call) -> ReadResults:  # noqa: ARG002  # one pass
         import torch
 
-        batch = {"pixel_values": torch.cat([item.pixels for item in items])}
+        batch = {self._input: torch.cat([item.pixels for item in items])}
         with inference_context(self.model_id):
             logits = copy_to_host(self.model(**move_to_device(batch, self.model)).logits)
 

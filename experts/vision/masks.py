@@ -1,4 +1,4 @@
-"""Mask generation for all objects of an image, from a grid of points (Segment Anything)."""
+"""Mask generation for all objects of an image, from a grid of points (Segment Anything 1 and 2)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +30,8 @@ _MAX_OVERLAP = 0.7
 _MASK_PIXELS = 500_000
 """Resolution at which masks are selected, in pixels."""
 _MAX_MASKS = 255
+_SECOND_VERSION = ("sam2", "sam2_video")
+"""Types of SAM 2: its images are stretched to a square, those of SAM are padded to one."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,14 @@ class Masks:
 
 
 def mask_generation(model_id: str, device: str) -> Handler:
-    """Loads SAM."""
-    from transformers import AutoImageProcessor, SamModel
+    """Loads SAM or SAM 2; of one that also tracks objects in videos, only what pictures need."""
+    from transformers import AutoConfig, AutoImageProcessor, Sam2Model, SamModel, ViTImageProcessorPil
 
     checkpoint = Checkpoint.fetch(model_id, device)
-    return MaskGenerator(checkpoint, checkpoint.model(SamModel), checkpoint.processor(AutoImageProcessor))
+    if checkpoint.processor(AutoConfig).model_type not in _SECOND_VERSION:
+        return MaskGenerator(checkpoint, checkpoint.model(SamModel), checkpoint.processor(AutoImageProcessor))
+    # SAM 2's own image processor needs torchvision; this one does the same: a resize to the model's square
+    return MaskGenerator(checkpoint, checkpoint.model(Sam2Model), checkpoint.processor(ViTImageProcessorPil))
 
 
 class MaskGenerator(ImageHandler):
@@ -100,7 +105,7 @@ class MaskGenerator(ImageHandler):
         """Yields points in pixels of the preprocessed image, with the fraction of points yielded so far."""
         import torch
 
-        height, width = item.tensors["reshaped_input_sizes"][0].tolist()
+        height, width = _preprocessed_size(item)
         steps = (torch.arange(_POINTS_PER_SIDE) + 0.5) / _POINTS_PER_SIDE
         rows, columns = torch.meshgrid(steps * height, steps * width, indexing="ij")
         grid = torch.stack([columns, rows], -1).reshape(1, -1, 1, 2)
@@ -123,12 +128,19 @@ class MaskGenerator(ImageHandler):
         """Scales masks to the image's proportions, without the padding that makes the model's input square."""
         import torch
 
-        height, width = item.tensors["reshaped_input_sizes"][0].tolist()
+        height, width = _preprocessed_size(item)
         side = item.tensors["pixel_values"].shape[-1]
         scale = logits.shape[-1] / side
         cropped = logits[:, : max(1, round(height * scale)), : max(1, round(width * scale))]
         columns, rows = fit_size(item.image.size, _MASK_PIXELS)
         return torch.nn.functional.interpolate(cropped[:, None], (rows, columns), mode="bilinear")[:, 0]
+
+
+def _preprocessed_size(item: ImageItem) -> tuple[int, int]:
+    """Returns height and width of the image in the model's square, without padding."""
+    sizes = item.tensors.get("reshaped_input_sizes")
+    height, width = item.tensors["pixel_values"].shape[-2:] if sizes is None else sizes[0].tolist()
+    return height, width
 
 
 def suppress_overlaps(boxes: "torch.Tensor", scores: "torch.Tensor") -> list[int]:

@@ -1,4 +1,4 @@
-"""Image tasks of models that follow prompts: descriptions, and questions about images and documents."""
+"""Image tasks of models that follow prompts: descriptions, texts of pages, and questions about images and documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from experts.torch_host.vision_language import (
     VisionLanguageHandler,
     load_vision_language_model,
 )
+from experts.vision.doctags import read_doctags, writes_doctags
 from experts.vision.document_pages import check_pages, choose_answer
 from experts.vision.image_batches import InputImage, fit_size
 from experts.vision.question_limits import check_characters, check_tokens
@@ -24,9 +25,10 @@ from services.common.errors import FailedPrecondition
 _MAX_PIXELS = 1_000_000
 """Larger images are scaled down: their tokens, a thousand per million pixels of Qwen3-VL, precede each answer."""
 _MAX_PAGE_PIXELS = 2_000_000
-_DESCRIPTION_TOKENS, _ANSWER_TOKENS = 96, 64
+_DESCRIPTION_TOKENS, _ANSWER_TOKENS, _PAGE_TOKENS = 96, 64, 4096
 _DESCRIBE = "Describe in one sentence what the image shows."
 _FLORENCE_DESCRIBE = "<DETAILED_CAPTION>"
+_CONVERT = "Convert this page to docling."
 _ANSWER = "{}\nAnswer with a word or a short phrase."
 _UNANSWERED = "none"
 _ANSWER_FROM_PAGE = (
@@ -49,6 +51,23 @@ class PromptedDescriber(VisionLanguageHandler):
 
     def finish(self, raw: GeneratedText) -> Outputs:
         return {"text": self.decode(raw)}
+
+
+class PageReader(VisionLanguageHandler):
+    """Reads the text of a page with a model that writes DocTags."""
+
+    def prepare(self, inputs: Inputs, parameters: Parameters) -> PromptItem:
+        image = InputImage.decode(inputs["image"])
+        return self.encode(_CONVERT, [_shrink(image.load(), _MAX_PAGE_PIXELS)], parameters)
+
+    def run(self, items: Sequence[PromptItem], call: Call) -> list[GeneratedText]:
+        positions = self.model.config.text_config.max_position_embeddings - max(item.length for item in items)
+        limit = items[0].parameters.get("max_new_tokens") or _PAGE_TOKENS
+        return self.generate(items, call, max_new_tokens=min(limit, positions))
+
+    def finish(self, raw: GeneratedText) -> Outputs:
+        markup = str(self.tokenizer.decode(raw.tokens))  # its tags are special tokens
+        return {"text": read_doctags(markup), "details": {"doctags": markup}}
 
 
 class PromptedAnswerer(VisionLanguageHandler):
@@ -103,13 +122,17 @@ def prompted(kind: type[VisionLanguageHandler], checkpoint: Checkpoint) -> Visio
     """Loads a model that follows prompts, for one of the tasks.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED; also if Florence-2 is loaded for questions, which it does not answer.
+        FailedPrecondition: LOAD_FAILED; also if a model that has only prompts of its own is loaded for questions.
     """
     model, processor = load_vision_language_model(checkpoint)
+    reads_pages = writes_doctags(processor)
+    if kind is PromptedDescriber:
+        return (PageReader if reads_pages else kind)(checkpoint, model, processor)
     handler = kind(checkpoint, model, processor)
-    if handler.is_florence and kind is not PromptedDescriber:
+    if handler.is_florence or reads_pages:
+        ability = "converts pages" if reads_pages else "describes images"
         raise FailedPrecondition(
-            f"{checkpoint.model_id} describes images, and does not answer questions",
+            f"{checkpoint.model_id} {ability}, and does not answer questions",
             reason="LOAD_FAILED",
             remedy="use it for image-to-text, or another model for questions",
         )

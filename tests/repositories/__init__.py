@@ -5,7 +5,9 @@ fixtures/<owner>__<name>.json states the files of a repository, each with its so
 this one), "library" (defaults of transformers or diffusers, which the tests compare) or "memory" (public
 documentation, from memory). The tensors are those of the class in the configuration's own `architectures`, under the
 names that the library writes to files, with what is known to differ. So a loader that picks another class than the
-repository's lacks weights. Vocabularies are made up (tokenizers.py).
+repository's lacks weights. "stored_class" names the class of the tensors where the configuration names another, and
+"loaded_class" a class that the loader picks on purpose, because it needs only a part of them. Vocabularies are made up
+(tokenizers.py).
 """
 
 import json
@@ -59,6 +61,16 @@ class Fixture:
     def dtype(self) -> str:
         """Number type of the weights."""
         return str(self.content.get("dtype") or self.files["config.json"].get("torch_dtype", "float32"))
+
+    @property
+    def stored_class(self) -> str:
+        """Class whose weights the repository has; empty if its configuration names it."""
+        return str(self.content.get("stored_class", ""))
+
+    @property
+    def loaded_class(self) -> str:
+        """Class that the loader picks for a part of the weights; empty if it needs all."""
+        return str(self.content.get("loaded_class", ""))
 
     @property
     def required(self) -> tuple[str, ...]:

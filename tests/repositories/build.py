@@ -36,15 +36,21 @@ def build_repository(fixture: Fixture, folder: Path) -> Mapping[str, Weights]:
 def _list_repository(fixture: Fixture, folder: Path) -> Mapping[str, Weights]:
     if _INDEX not in fixture.files:
         model_class, name = _model_class(fixture.files[_CONFIG])
-        return {name: list_weights(model_class, folder, fixture.deviations(), fixture.dtype)}
-    weights = {}
+        if fixture.stored_class:
+            model_class = getattr(diffusers, fixture.stored_class)
+        weights = list_weights(model_class, folder, fixture.deviations(), fixture.dtype)
+        if fixture.loaded_class:
+            part = list_weights(getattr(transformers, fixture.loaded_class), folder, {}, fixture.dtype)
+            weights = Weights(weights.tensors, part.parameter_count, part.loaded)
+        return {name: weights}
+    components = {}
     for component in fixture.files[_INDEX]:
         if f"{component}/{_CONFIG}" in fixture.files:
             model_class, name = _model_class(fixture.files[f"{component}/{_CONFIG}"])
             deviations = fixture.deviations(component)
             path = f"{component}/{name}"
-            weights[path] = list_weights(model_class, folder / component, deviations, fixture.dtype)
-    return weights
+            components[path] = list_weights(model_class, folder / component, deviations, fixture.dtype)
+    return components
 
 
 def _model_class(config: Mapping[str, Any]) -> tuple[Any, str]:

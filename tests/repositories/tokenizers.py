@@ -97,12 +97,16 @@ def _m2m100(kind: Any, folder: Path) -> None:
     kind(str(path), str(pieces), src_lang="en").save_pretrained(folder)
 
 
-def _letters(_kind: Any, folder: Path) -> None:
+def _letters(*special: str) -> Callable[[Any, Path], None]:
     tiles = [f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)]
-    special = ("<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *tiles)
-    tokenizer = make_tokenizer("<image>", "<image>", *special)
-    tokenizer.add_tokens([f"<loc_{index}>" for index in range(10)])
-    tokenizer.save_pretrained(folder)
+    images = ("<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *tiles)
+
+    def save(_kind: Any, folder: Path) -> None:
+        tokenizer = make_tokenizer("<image>", "<image>", *images, *special)
+        tokenizer.add_tokens([f"<loc_{index}>" for index in range(10)])
+        tokenizer.save_pretrained(folder)
+
+    return save
 
 
 def _clip(_kind: Any, folder: Path) -> None:
@@ -119,8 +123,9 @@ _WRITERS: Mapping[str, Callable[[Any, Path], None]] = {
     "CLIPTokenizer": _clip,
     "DebertaV2Tokenizer": _pieces("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),
     "DistilBertTokenizer": _word_pieces,
+    "GPT2Tokenizer": _letters("<doctag>", "</doctag>"),
     "M2M100Tokenizer": _m2m100,
-    "PreTrainedTokenizerFast": _letters,
+    "PreTrainedTokenizerFast": _letters(),
     "Qwen2Tokenizer": _bytes(
         *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"),
         "<|video_pad|>",

@@ -9,10 +9,12 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from experts.diffusion.controlnet import BASE_MODELS
+from experts.diffusion.controlnet import BASE_MODELS, map_text_to_image
 from experts.diffusion.maps.segmentation import load_palette
 from experts.diffusion.tasks import MAPS
+from experts.host import load_context
 from experts.host.handler import Media
+from experts.host.load_context import LoadContext, PipelineOptions
 from tests.tiny import TinyModels
 from tests.tiny.image_files import LEFT, square_image
 
@@ -85,6 +87,43 @@ async def test_picture_from_a_map_equals_the_direct_pipeline(tiny_models: TinyMo
         )
     assert (to_pixels(outputs["image"]) == np.asarray(expected)).all()
     assert outputs["image"].content != blank["image"].content
+
+
+class RunningCall:
+    cancelled = False
+
+    def progress(self, fraction: float, message: str = "") -> None: ...
+
+
+def paint_with_union(mode: int, control_map: Image.Image) -> Any:
+    """Returns the picture of a union of ControlNets whose card has the mode."""
+    with load_context.use(LoadContext(pipeline=PipelineOptions({"control_mode": mode}))):
+        handler: Any = map_text_to_image("tiny/union", "cpu")
+    inputs = {"image": to_media(control_map), "text": "a robot"}
+    (raw,) = handler.run([handler.prepare(inputs, {"num_inference_steps": 2, "seed": 7})], RunningCall())
+    return to_pixels(handler.finish(raw)["image"])
+
+
+@pytest.mark.parametrize("mode", [0, 3])
+def test_picture_of_a_union_equals_the_direct_pipeline_in_its_mode(tiny_models: TinyModels, mode: int) -> None:
+    folder = tiny_models.build("diffusion", "tiny/union")
+    pipeline = diffusers.StableDiffusionXLControlNetUnionPipeline.from_pretrained(
+        folder.parents[1] / BASE_MODELS[2048].model_id,
+        controlnet=diffusers.ControlNetUnionModel.from_pretrained(folder),
+    )
+    options: dict[str, Any] = {"num_inference_steps": 2, "generator": torch.Generator().manual_seed(7)}
+    expected = pipeline("a robot", control_image=[half_white()], control_mode=[mode], **options).images[0]
+    assert (paint_with_union(mode, half_white()) == np.asarray(expected)).all()
+
+
+def test_modes_of_a_union_differ(tiny_models: TinyModels) -> None:
+    tiny_models.build("diffusion", "tiny/union")
+    assert (paint_with_union(0, half_white()) != paint_with_union(3, half_white())).any()
+
+
+def test_union_of_controlnets_reads_its_map(tiny_models: TinyModels) -> None:
+    tiny_models.build("diffusion", "tiny/union")
+    assert (paint_with_union(3, half_white()) != paint_with_union(3, Image.new("RGB", (SIDE, SIDE)))).any()
 
 
 async def test_edge_maps_are_white_only_at_the_edge(tiny_models: TinyModels) -> None:

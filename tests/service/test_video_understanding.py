@@ -24,10 +24,11 @@ def _make_video(label: str, length: int = 20, **options: Any) -> Media:
     return encode_frames([clip[at * 4 // length] for at in range(length)], **options)
 
 
+@pytest.mark.parametrize("model", ["tiny/videomae", "tiny/vjepa2"])
 @pytest.mark.parametrize("label", LABELS)
-async def test_video_is_classified(tiny_models: TinyModels, label: str) -> None:
+async def test_video_is_classified(tiny_models: TinyModels, label: str, model: str) -> None:
     async with tiny_models.serve("video") as expert:
-        outputs = await expert.call(CLASSIFY, {"video": _make_video(label)})
+        outputs = await expert.call(CLASSIFY, {"video": _make_video(label)}, model)
     assert outputs["text"] == outputs["labels"][0]["label"] == label
     assert outputs["labels"][0]["score"] > 0.8
     assert len(outputs["labels"]) == len(LABELS)

@@ -128,15 +128,16 @@ async def test_panoptic_segmentation_separates_objects_of_one_class(expert: Expe
     assert max(greys) == 255
 
 
-async def test_every_object_gets_one_mask(expert: ExpertClient) -> None:
-    out = await expert.call("mask-generation", {"image": to_media(square_image("red", LARGE))}, "tiny/sam")
+@pytest.mark.parametrize(("model", "size"), [("tiny/sam", (64, 64)), ("tiny/sam2", (64, 64)), ("tiny/sam2", (96, 64))])
+async def test_every_object_gets_one_mask(expert: ExpertClient, model: str, size: tuple[int, int]) -> None:
+    out = await expert.call("mask-generation", {"image": to_media(square_image("red", LARGE, size))}, model)
     boxes = [one["box"] for one in out["masks"]]
-    assert any(is_near(box, LARGE, (64, 64), 3) for box in boxes)
+    assert any(is_near(box, LARGE, size, 3) for box in boxes)
     assert len(boxes) <= 4
-    best = next(one for one in out["masks"] if is_near(one["box"], LARGE, (64, 64), 3))
-    assert best["area"] == pytest.approx(48 * 48, rel=0.2)
+    best = next(one for one in out["masks"] if is_near(one["box"], LARGE, size, 3))
+    assert best["area"] == pytest.approx(0.75 * size[0] * 0.75 * size[1], rel=0.2)
     assert out["text"] == f"{len(boxes)} mask{'' if len(boxes) == 1 else 's'}"
-    assert to_image(out["image"]).size == (64, 64)
+    assert to_image(out["image"]).size == size
 
 
 async def test_near_pixels_are_bright(expert: ExpertClient) -> None:

@@ -23,7 +23,7 @@ from tests.tiny import ExpertClient, TinyModels
 from tests.tiny.image_files import solid_image, to_media
 from tests.tiny.image_text import make_tiff
 from tests.tiny.video_files import RED, solid_frame
-from tests.tiny.vision_language import generate_directly
+from tests.tiny.vision_language import PAGE, generate_directly
 
 pytest.importorskip("num2words")
 pytestmark = pytest.mark.slow
@@ -125,10 +125,24 @@ def test_too_long_question_is_rejected(tiny_models: TinyModels) -> None:
     assert caught.value.port == "question"
 
 
-def test_florence_is_refused_for_questions(tiny_models: TinyModels) -> None:
-    tiny_models.build("vision", "tiny/florence")
+async def test_page_is_read_by_a_model_that_writes_doctags(expert: ExpertClient) -> None:
+    out = await expert.call(DESCRIBE, {"image": to_media(solid_image("white"))}, "tiny/docling")
+    assert out["text"] == "a b\nc\td\n1\t2"
+    assert out["details"] == {"doctags": PAGE}
+
+
+async def test_pages_of_a_batch_equal_those_of_single_calls(expert: ExpertClient) -> None:
+    images = [to_media(solid_image("white", size)) for size in SIZES]
+    alone = [await expert.call(DESCRIBE, {"image": image}, "tiny/docling", max_new_tokens=30) for image in images]
+    calls = [expert.call(DESCRIBE, {"image": image}, "tiny/docling", max_new_tokens=30) for image in images]
+    assert await asyncio.gather(*calls) == alone
+
+
+@pytest.mark.parametrize("model", ["tiny/florence", "tiny/docling"])
+def test_model_with_prompts_of_its_own_is_refused_for_questions(tiny_models: TinyModels, model: str) -> None:
+    tiny_models.build("vision", model)
     with pytest.raises(FailedPrecondition, match="does not answer questions"):
-        visual_question_answering("tiny/florence", "cpu")
+        visual_question_answering(model, "cpu")
 
 
 def test_model_without_a_chat_template_is_refused(tiny_models: TinyModels) -> None:

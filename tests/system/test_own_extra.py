@@ -22,9 +22,11 @@ from importlib import import_module
 
 from experts.host import load_context
 
-def load(modality, task, model, dtype):
+def load(modality, card, dtype):
+    task, model = card["task"], card["id"]
     context = load_context.LoadContext("", task=task, model_id=model, device="cpu",
-                                       compute=load_context.ComputeOptions(dtype=dtype))
+                                       compute=load_context.ComputeOptions(dtype=dtype),
+                                       pipeline=load_context.PipelineOptions.from_card(card))
     with load_context.use(context):
         import_module(f"experts.{modality}.tasks").TASKS[task](model, "cpu").close()
 
@@ -33,7 +35,7 @@ for card in json.loads(os.environ["CARDS"]):
     try:
         load(*card)
     except Exception as error:
-        failures[card[2]] = traceback.format_exception_only(error)[-1]
+        failures[card[1]["id"]] = traceback.format_exception_only(error)[-1]
 print(json.dumps(failures))
 """
 _MAPS = ("depth", "hed", "mlsd", "normal", "openpose", "scribble", "seg")
@@ -47,7 +49,7 @@ def test_models_load_with_only_their_own_extra(modality: str, tmp_path: Path) ->
     for card in read_cards(cards_path(f"experts.{modality}")):
         if card["id"] not in WITHOUT_WEIGHTS | SIMILAR:
             repositories.build(card["id"])
-            chosen[card["id"]] = (modality, card["task"], card["id"], Fixture.read(card["id"]).dtype)
+            chosen[card["id"]] = (modality, card, Fixture.read(card["id"]).dtype)
     settings = {"EXPERT_MODELS_URL": str(tmp_path), "HF_HUB_OFFLINE": "1", "CARDS": json.dumps([*chosen.values()])}
     command = [sys.executable, "-m", "tests.support.only_extra", modality]
     program = subprocess.run(

@@ -11,10 +11,19 @@ from tests.tiny.training import train
 
 SIDE = 32
 _BASE = "stable-diffusion-v1-5/stable-diffusion-v1-5"
+_XL_BASE = "stabilityai/stable-diffusion-xl-base-1.0"
 _DETECTOR = "PekingU/rtdetr_r18vd_coco_o365"
 _TEXT, _BASE_TEXT = 16, 768
 """Text embedding widths; the base model has the real width, which identifies the family of a ControlNet."""
 _MAPS = ("canny", "depth", "hed", "mlsd", "normal", "openpose", "scribble", "seg")
+
+_ENCODER: Mapping[str, Any] = {
+    "block_out_channels": (8, 16),
+    "layers_per_block": 1,
+    "norm_num_groups": 4,
+    "attention_head_dim": 4,
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+}
 
 
 def _make_unet(channels: int = 4, text: int = _TEXT, **options: Any) -> Any:
@@ -22,16 +31,9 @@ def _make_unet(channels: int = 4, text: int = _TEXT, **options: Any) -> Any:
     from diffusers import UNet2DConditionModel
 
     torch.manual_seed(0)
-    sizes: Mapping[str, Any] = {
-        "block_out_channels": (8, 16),
-        "layers_per_block": 1,
-        "norm_num_groups": 4,
-        "cross_attention_dim": text,
-        "attention_head_dim": 4,
-        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
-        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
-    }
-    return UNet2DConditionModel(sample_size=SIDE // 8, in_channels=channels, out_channels=4, **sizes, **options)
+    decoder: Mapping[str, Any] = {"out_channels": 4, "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D")}
+    sizes: Mapping[str, Any] = {**_ENCODER, **decoder, "cross_attention_dim": text}
+    return UNet2DConditionModel(sample_size=SIDE // 8, in_channels=channels, **sizes, **options)
 
 
 def _make_vae(blocks: int = 4) -> Any:
@@ -115,23 +117,28 @@ def build_latent_consistency_model(folder: Path) -> None:
     )
 
 
-def build_stable_diffusion_xl(folder: Path) -> None:
+def build_stable_diffusion_xl(folder: Path, text: int = _TEXT) -> None:
+    """Builds a pipeline with two text encoders, each with embeddings of the given width."""
     import torch
     from diffusers import StableDiffusionXLPipeline
     from transformers import CLIPTextConfig, CLIPTextModelWithProjection
 
-    conditions: Mapping[str, Any] = {
-        "addition_embed_type": "text_time",
-        "addition_time_embed_dim": 8,
-        "projection_class_embeddings_input_dim": 6 * 8 + _TEXT,
-    }
-    parts = _pipeline_parts(text=_TEXT, unet_text=2 * _TEXT, **conditions)
+    parts = _pipeline_parts(text=text, unet_text=2 * text, **_size_conditions(text))
     torch.manual_seed(0)
-    config = CLIPTextConfig(**{**parts["text_encoder"].config.to_dict(), "projection_dim": _TEXT})
+    config = CLIPTextConfig(**{**parts["text_encoder"].config.to_dict(), "projection_dim": text})
     pipeline: Any = StableDiffusionXLPipeline(
         **parts, tokenizer_2=parts["tokenizer"], text_encoder_2=CLIPTextModelWithProjection(config)
     )
     pipeline.save_pretrained(folder)
+
+
+def _size_conditions(text: int) -> dict[str, Any]:
+    """Returns the options of models that are conditioned on six sizes and a pooled text embedding."""
+    return {
+        "addition_embed_type": "text_time",
+        "addition_time_embed_dim": 8,
+        "projection_class_embeddings_input_dim": 6 * 8 + text,
+    }
 
 
 def build_flux(folder: Path) -> None:
@@ -278,6 +285,31 @@ def build_controlnet(folder: Path) -> None:
     model.save_pretrained(folder)
 
 
+def build_union_controlnet(folder: Path) -> None:
+    """Builds a union of ControlNets with visible effects, and the base model that it requires."""
+    import torch
+    from diffusers import ControlNetUnionModel
+
+    text, base = 2048 // 2, folder.parents[1] / _XL_BASE  # the real width, which identifies the family
+    if not base.exists():
+        base.mkdir(parents=True)
+        build_stable_diffusion_xl(base, text)
+    torch.manual_seed(0)
+    model = ControlNetUnionModel(
+        **_ENCODER,
+        **_size_conditions(text),
+        cross_attention_dim=2 * text,
+        conditioning_embedding_out_channels=(4, 4, 4, 8),
+        num_trans_channel=8,
+        num_trans_head=2,
+        num_proj_channel=8,
+    )
+    for name, weight in model.named_parameters():
+        if "controlnet" in name or "spatial_ch_projs" in name:  # most of these weights are zero before training
+            torch.nn.init.normal_(weight, std=0.5)
+    model.save_pretrained(folder)
+
+
 def build_swin2sr(folder: Path) -> None:
     import torch
     from transformers import Swin2SRConfig, Swin2SRForImageSuperResolution
@@ -394,6 +426,7 @@ MODELS: Mapping[str, TinyModel] = {
     "tiny/upscaler": TinyModel(("image-super-resolution",), build_upscaler),
     "tiny/swin2sr": TinyModel(("image-super-resolution",), build_swin2sr),
     "tiny/controlnet": TinyModel(tuple(f"{name}-text-to-image" for name in _MAPS), build_controlnet),
+    "tiny/union": TinyModel((), build_union_controlnet),
     "tiny/depth-map": TinyModel(("depth-control", "normal-control"), build_dpt),
     "tiny/segmenter": TinyModel(("seg-control",), build_segformer),
     "tiny/pose-map": TinyModel(("openpose-control",), build_vit_pose),

@@ -1,5 +1,6 @@
 """Tiny models for detection, segmentation, masks, depth and poses."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,15 +178,66 @@ def build_sam(folder: Path) -> None:
         prompt_encoder_config={"hidden_size": 32, "image_size": 64, "patch_size": 8, "image_embedding_size": 8},
         mask_decoder_config={"hidden_size": 32, "mlp_dim": 64, "num_attention_heads": 2, "iou_head_hidden_dim": 32},
     )
-    picture = square_image("red", LARGE)
-    pixels = preprocess(image_processor, picture)
+    pixels = preprocess(image_processor, square_image("red", LARGE))
+    _train_masks(SamModel(config), pixels, side=32).save_pretrained(folder)
+
+
+def build_sam2(folder: Path) -> None:
+    """Builds a SAM 2 that selects masks as that of build_sam, in a repository that is also for videos."""
+    import torch
+    from transformers import Sam2Config, Sam2Model, ViTImageProcessorPil
+
+    torch.manual_seed(0)
+    image_processor: Any = ViTImageProcessorPil(size=SQUARE)
+    backbone = {
+        "model_type": "sam2_hiera_det_model",
+        "hidden_size": 16,
+        "image_size": [64, 64],
+        "blocks_per_stage": [1, 1, 2, 1],
+        "embed_dim_per_stage": [16, 32, 48, 64],
+        "num_attention_heads_per_stage": [1, 2, 2, 2],
+        "window_size_per_stage": [4, 2, 4, 2],
+        "window_positional_embedding_background_size": [4, 4],
+        "global_attention_blocks": [3],
+        "mlp_ratio": 2.0,
+    }
+    vision = {
+        "model_type": "sam2_vision_model",
+        "backbone_config": backbone,
+        "backbone_channel_list": [64, 48, 32, 16],
+        "backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]],
+        "fpn_hidden_size": 32,
+    }
+    config = Sam2Config(
+        vision_config=vision,
+        prompt_encoder_config={"hidden_size": 32, "image_size": 64, "patch_size": 16},
+        mask_decoder_config={"hidden_size": 32, "mlp_dim": 64, "num_attention_heads": 2, "iou_head_hidden_dim": 32},
+    )
+    pixels = preprocess(image_processor, square_image("red", LARGE))
+    _train_masks(Sam2Model(config), pixels, side=16).save_pretrained(folder)
+    processor = {**image_processor.to_dict(), "image_processor_type": "Sam2ImageProcessorFast"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    stored = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**stored, "model_type": "sam2_video"}))
+
+
+def _train_masks(model: Any, pixels: Any, *, side: int) -> Any:
+    """Trains a SAM: a point in the square selects the square, any other point the background.
+
+    Args:
+        model: of either version, for pictures of 64 x 64 pixels.
+        pixels: of the picture with the square.
+        side: of the predicted masks.
+    """
+    import torch
+
     steps = (torch.arange(8) + 0.5) * 8
     rows, columns = torch.meshgrid(steps, steps, indexing="ij")
     points = torch.stack([columns, rows], -1).reshape(1, -1, 1, 2)
     left, top, end, bottom = LARGE
     inside = (points[..., 0] > left) & (points[..., 0] < end) & (points[..., 1] > top) & (points[..., 1] < bottom)
-    mask = torch.zeros(32, 32)
-    mask[top // 2 : bottom // 2, left // 2 : end // 2] = 1
+    mask, scale = torch.zeros(side, side), 64 // side
+    mask[top // scale : bottom // scale, left // scale : end // scale] = 1
     masks = torch.where(inside.flatten()[:, None, None], mask, 1 - mask)[None, :, None].expand(-1, -1, 3, -1, -1)
 
     def loss(model: Any) -> Any:
@@ -193,13 +245,12 @@ def build_sam(folder: Path) -> None:
         mask_loss = torch.nn.functional.binary_cross_entropy_with_logits(output.pred_masks, masks)
         return mask_loss + (output.iou_scores - 0.97).square().mean()
 
-    model = SamModel(config)
     with torch.no_grad():
         model.shared_image_embedding.positional_embedding.normal_(std=0.4)  # adjacent points are similar
         for values in model.mask_decoder.parameters():
             if values.ndim == 2:  # from smaller weights, hundreds of steps have no effect
                 values.normal_(std=0.15)
-    train(model, loss, learning_rate=4e-3, target_loss=0.003).save_pretrained(folder)
+    return train(model, loss, learning_rate=4e-3, target_loss=0.003)
 
 
 def build_depth_anything(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Tiny video models for understanding, and the registry of all tiny video models."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,50 @@ def build_videomae(folder: Path) -> None:
         label2id={name: index for index, name in enumerate(LABELS)},
     )
     pixels = processor(make_clips(), return_tensors="pt")["pixel_values"]
+    _train_classes(VideoMAEForVideoClassification(config), pixel_values=pixels).save_pretrained(folder)
+
+
+def build_vjepa2(folder: Path) -> None:
+    """Builds a V-JEPA 2 that classifies colours and their changes."""
+    import torch
+    from transformers import VideoMAEImageProcessorPil, VJEPA2Config, VJEPA2ForVideoClassification
+
+    sizes: Any = {"size": {"shortest_edge": 18}, "crop_size": {"height": 16, "width": 16}}
+    (folder / "video_preprocessor_config.json").write_text(
+        json.dumps({"video_processor_type": "VJEPA2VideoProcessor", **sizes})
+    )
+    torch.manual_seed(0)
+    config = VJEPA2Config(
+        crop_size=16,
+        patch_size=8,
+        frames_per_clip=_FRAMES,
+        tubelet_size=2,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_pooler_layers=1,
+        mlp_ratio=1,
+        pred_hidden_size=16,
+        pred_num_attention_heads=2,
+        pred_num_hidden_layers=1,
+        id2label=dict(enumerate(LABELS)),
+        label2id={name: index for index, name in enumerate(LABELS)},
+    )
+    processor: Any = VideoMAEImageProcessorPil(**sizes)
+    pixels = processor(make_clips(), return_tensors="pt")["pixel_values"]
+    _train_classes(VJEPA2ForVideoClassification(config), pixel_values_videos=pixels).save_pretrained(folder)
+
+
+def _train_classes(model: Any, **pixels: Any) -> Any:
+    """Trains a classifier with one clip for each label."""
+    import torch
+
     labels = torch.arange(len(LABELS))
-    model = VideoMAEForVideoClassification(config)
 
     def loss(model: Any) -> Any:
-        return model(pixel_values=pixels, labels=labels).loss
+        return torch.nn.functional.cross_entropy(model(**pixels).logits, labels)
 
-    train(model, loss, learning_rate=2e-3, target_loss=0.1).save_pretrained(folder)
+    return train(model, loss, learning_rate=2e-3, target_loss=0.1)
 
 
 def build_git(folder: Path) -> None:
@@ -95,6 +133,7 @@ def build_git(folder: Path) -> None:
 
 MODELS: Mapping[str, TinyModel] = {
     "tiny/videomae": TinyModel(("video-classification",), build_videomae),
+    "tiny/vjepa2": TinyModel(("video-classification",), build_vjepa2),
     "tiny/git-video": TinyModel(("video-to-text",), build_git),
     "tiny/frames": TinyModel(("video-to-text",), build_smolvlm),
     "tiny/director": TinyModel(("text-to-video",), build_text_to_video),

@@ -12,6 +12,7 @@ from tests.tiny.image_detection import (
     build_owl_vit,
     build_person_detector,
     build_sam,
+    build_sam2,
     build_segformer,
     build_square_detector,
     build_vit_pose,
@@ -19,7 +20,7 @@ from tests.tiny.image_detection import (
 from tests.tiny.image_files import COLOURS, preprocess, save_processor, solid_image
 from tests.tiny.image_text import build_blip_captioning, build_blip_vqa, build_donut, build_git, build_trocr, build_vilt
 from tests.tiny.training import train
-from tests.tiny.vision_language import build_florence, build_llava, build_qwen, build_smolvlm
+from tests.tiny.vision_language import build_docling, build_florence, build_llava, build_qwen, build_smolvlm
 
 SMALL: Mapping[str, Any] = {
     "hidden_size": 32,
@@ -160,6 +161,7 @@ MODELS: Mapping[str, TinyModel] = {
     "tiny/segformer": TinyModel(("image-segmentation",), build_segformer),
     "tiny/eomt": TinyModel(("image-segmentation",), build_eomt),
     "tiny/sam": TinyModel(("mask-generation",), build_sam),
+    "tiny/sam2": TinyModel(("mask-generation",), build_sam2),
     "tiny/depth": TinyModel(("depth-estimation",), build_depth_anything),
     "tiny/blip": TinyModel(("image-to-text",), build_blip_captioning),
     "tiny/git": TinyModel(("image-to-text",), build_git),
@@ -170,6 +172,7 @@ MODELS: Mapping[str, TinyModel] = {
     "tiny/llava": TinyModel(_PROMPTED, build_llava),
     "tiny/qwen-vl": TinyModel(_PROMPTED, build_qwen),
     "tiny/smolvlm": TinyModel(_PROMPTED, build_smolvlm),
+    "tiny/docling": TinyModel(("image-to-text",), build_docling),
     "tiny/florence": TinyModel(_PROMPTED, build_florence),
     "tiny/dinov2": TinyModel(("image-feature-extraction",), build_dinov2),
     "tiny/vitpose": TinyModel(("keypoint-detection",), build_vit_pose),

@@ -1,9 +1,14 @@
-"""Tiny models that follow prompts about images: the architectures of Qwen3-VL, SmolVLM, LLaVA and Florence-2."""
+"""Tiny models for prompts about images: architectures of Qwen3-VL, SmolVLM, Granite-Docling, LLaVA and Florence-2."""
 
+import json
+import re
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.tiny.image_files import solid_image
+from tests.tiny.training import train
 
 _SIZES: Mapping[str, Any] = {
     "hidden_size": 32,
@@ -26,6 +31,8 @@ _TEMPLATE = (
     "{% if part.type == 'image' %}IMAGE{% else %}{{ part.text }}{% endif %}{% endfor %}{% endfor %}"
     "{% if add_generation_prompt %}>{% endif %}"
 )
+
+PAGE = "<doctag><text><loc_1>a b</text><otsl><ched>c<ched>d<nl><fcel>1<fcel>2<nl></otsl></doctag>"
 
 
 def build_llava(folder: Path) -> None:
@@ -114,21 +121,61 @@ def build_smolvlm(folder: Path) -> None:
     import torch
     from transformers import LlamaConfig, SmolVLMConfig, SmolVLMForConditionalGeneration, SmolVLMImageProcessorPil
 
+    tokenizer = _save_tiled_processor(SmolVLMImageProcessorPil, folder)
+    torch.manual_seed(0)
+    config = SmolVLMConfig(text_config=LlamaConfig(**_text_options(tokenizer)), **_tiled_options(tokenizer))
+    _save_untrained(SmolVLMForConditionalGeneration(config), tokenizer, folder)
+
+
+def build_docling(folder: Path) -> None:
+    """Builds an Idefics3 that converts pictures of 64 x 64 pixels to PAGE."""
+    import torch
+    from transformers import (
+        Idefics3Config,
+        Idefics3ForConditionalGeneration,
+        Idefics3ImageProcessorPil,
+        Idefics3Processor,
+        LlamaConfig,
+    )
+
+    tags = dict.fromkeys(re.findall(r"<[^>]+>", PAGE))
+    tokenizer = _save_tiled_processor(Idefics3ImageProcessorPil, folder, *tags)
+    torch.manual_seed(0)
+    config = Idefics3Config(text_config=LlamaConfig(**_text_options(tokenizer)), **_tiled_options(tokenizer))
+    processor: Any = Idefics3Processor.from_pretrained(folder)
+    text = f"<bos><image>Convert this page to docling.>{PAGE}<eos>"
+    batch = processor(text=[text], images=[[solid_image("white")]], return_tensors="pt")
+    page = tokenizer(PAGE + "<eos>", return_tensors="pt")["input_ids"]
+    labels = batch["input_ids"].clone()
+    labels[:, : -page.shape[1]] = -100
+
+    def loss(model: Any) -> Any:
+        return model(**batch, labels=labels).loss
+
+    model = train(Idefics3ForConditionalGeneration(config), loss, target_loss=0.01)
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.save_pretrained(folder)
+
+
+def _save_tiled_processor(image_processor: Any, folder: Path, *tags: str) -> Any:
+    """Saves the processor of a model that divides images into tiles; returns its tokenizer."""
     tiles = [f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)]
     tokenizer = make_tokenizer(
-        "<image>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *tiles
+        "<image>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", *tiles, *tags
     )
+    tokenizer.add_tokens(list(tags), special_tokens=True)
     tokenizer.save_pretrained(folder)
-    SmolVLMImageProcessorPil(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}).save_pretrained(folder)
-    (folder / "processor_config.json").write_text('{"image_seq_len": 4, "processor_class": "SmolVLMProcessor"}')
-    torch.manual_seed(0)
-    config = SmolVLMConfig(
-        text_config=LlamaConfig(**_text_options(tokenizer)),
-        vision_config={**_VISION},
-        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        scale_factor=2,
-    )
-    _save_untrained(SmolVLMForConditionalGeneration(config), tokenizer, folder)
+    image_processor(size={"longest_edge": 64}, max_image_size={"longest_edge": 32}).save_pretrained(folder)
+    kind = image_processor.__name__.removesuffix("ImageProcessorPil")
+    options = {"image_seq_len": 4, "processor_class": f"{kind}Processor"}
+    (folder / "processor_config.json").write_text(json.dumps(options))
+    return tokenizer
+
+
+def _tiled_options(tokenizer: Any) -> dict[str, Any]:
+    image = tokenizer.convert_tokens_to_ids("<image>")
+    return {"vision_config": dict(_VISION), "image_token_id": image, "scale_factor": 2}
 
 
 def build_florence(folder: Path) -> None:

@@ -40,7 +40,8 @@ class Card(NamedTuple):
     modality: str
     task: str
     model: str
-    parameter_count: int = 0
+    parameter_count: int
+    options: load_context.PipelineOptions
 
     @property
     def loader(self) -> Callable[[str, str], Any]:
@@ -98,12 +99,22 @@ def damage(repositories: Repositories, model_id: str, root: Path, *, shape: bool
 
 
 CARDS = [
-    Card(name, card["task"], card["id"], card.get("parameter_count", 0))
+    Card(
+        name,
+        card["task"],
+        card["id"],
+        card.get("parameter_count", 0),
+        load_context.PipelineOptions.from_card(card),
+    )
     for name in MODALITIES
     for card in read_cards(cards_path(f"experts.{name}"))
     if card["id"] not in WITHOUT_WEIGHTS
 ]
-LOADS = [pytest.param(card, marks=pytest.mark.slow if card.parameter_count >= LARGE else ()) for card in CARDS]
+LOADS = [
+    pytest.param(card, marks=pytest.mark.slow if card.parameter_count >= LARGE else ())
+    for card in {(card.loader, card.model): card for card in reversed(CARDS)}.values()
+]
+"""A card of each model and loader: a loader of several tasks loads the same for each."""
 FIRST_CARDS = list({card.loader.__qualname__: card for card in reversed(CARDS)}.values())
 """The first card of each loader."""
 
@@ -123,7 +134,9 @@ def name_card(card: Card) -> str:
 def load(card: Card) -> None:
     """Loads a card's model by its loader, with the number type of its file, and closes it."""
     options = load_context.ComputeOptions(dtype=Fixture.read(card.model).dtype)
-    context = load_context.LoadContext("", task=card.task, model_id=card.model, device="cpu", compute=options)
+    context = load_context.LoadContext(
+        "", task=card.task, model_id=card.model, device="cpu", compute=options, pipeline=card.options
+    )
     with load_context.use(context):
         card.loader(card.model, "cpu").close()
 

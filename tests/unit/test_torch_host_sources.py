@@ -304,10 +304,15 @@ def test_unreadable_bucket_is_named(model_bucket: MemoryStore, monkeypatch: pyte
         ),
         (["m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"], "", None),
         (["open_clip_model.safetensors", "model.safetensors"], "", ["model.safetensors"]),
+        (
+            ["diffusion_pytorch_model.safetensors", "diffusion_pytorch_model_promax.safetensors"],
+            "",
+            ["diffusion_pytorch_model.safetensors"],
+        ),
         (["model.safetensors", "2_Dense/model.safetensors"], "", None),
         (["vocab.txt", "spm.model", "a.py", "a.bin", "onnx/model.onnx", "onnx/a.json"], "", ["vocab.txt", "spm.model"]),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_one_set_of_weights_is_selected_from_a_repository(
     files: list[str], variant: str, expected: list[str] | None
