@@ -11,10 +11,10 @@ import pytest
 
 from tests.fakes.hub import Repository, running_hub
 from tests.tiny import TinyModels
-from tests.tiny.image_files import solid_image, to_media
+from tests.tiny.image_files import LARGE, solid_image, square_image, to_media
 from tests.tiny.image_text import CAPTIONS
 from tests.verification.__main__ import main
-from tests.verification.cases import Case, contains, has_items
+from tests.verification.cases import Case, contains, has_items, is_closer, outlines
 
 pytestmark = pytest.mark.slow
 
@@ -26,13 +26,22 @@ TASKS = {**TEXT, **VISION}
 PRELOAD = ()
 """
 TAGGER, CAPTIONER, SENTIMENT, ABSENT = "tiny/tagger", "tiny/blip", "tiny/sentiment", "tiny/absent"
+SEGMENTER, EMBEDDER = "tiny/sam2", "tiny/embedder"
 CARDS: list[dict[str, Any]] = [
+    {"id": SEGMENTER, "task": "mask-generation", "license": "mit"},
+    {"id": EMBEDDER, "task": "feature-extraction"},
     {"id": TAGGER, "task": "token-classification", "license": "Apache-2.0"},
     {"id": CAPTIONER, "task": "image-to-text", "license": "mit"},
     {"id": SENTIMENT, "task": "text-classification"},
     {"id": ABSENT, "task": "text-classification"},
 ]
 CASES = {
+    SEGMENTER: Case({"image": partial(to_media, square_image("red", LARGE))}, outlines(LARGE, 48 * 48)),
+    EMBEDDER: Case(
+        {"text": "a good film"},
+        is_closer("embedding"),
+        compared=({"text": "anna schmidt lives in berlin ."}, {"text": "a good film"}),
+    ),
     TAGGER: Case({"text": "anna schmidt lives in berlin ."}, has_items("entities")),
     CAPTIONER: Case({"image": partial(to_media, solid_image("blue"))}, contains("text", CAPTIONS["blue"])),
     SENTIMENT: Case({"text": "a good film"}, contains("text", "negative")),
@@ -69,6 +78,8 @@ def verification(tiny_models: TinyModels, tmp_path_factory: pytest.TempPathFacto
         TAGGER: tiny_models.build("text", TAGGER),
         CAPTIONER: tiny_models.build("vision", CAPTIONER),
         SENTIMENT: tiny_models.build("text", SENTIMENT),
+        SEGMENTER: tiny_models.build("vision", SEGMENTER),
+        EMBEDDER: tiny_models.build("text", EMBEDDER),
     }
     files = {
         name: {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -99,7 +110,7 @@ def test_every_card_has_a_row(verification: Verification) -> None:
     assert sorted(verification.rows) == sorted(CASES)
 
 
-@pytest.mark.parametrize("model", [TAGGER, CAPTIONER])
+@pytest.mark.parametrize("model", [TAGGER, CAPTIONER, SEGMENTER])
 def test_row_of_a_model_whose_property_holds(verification: Verification, model: str) -> None:
     assert "| passed |" in verification.rows[model]
     assert COMMIT[:12] in verification.rows[model]
@@ -110,24 +121,29 @@ def test_row_of_a_model_with_another_answer_has_property_and_outputs(verificatio
     assert "positive" in verification.rows[SENTIMENT]
 
 
+def test_row_of_a_model_whose_outputs_compare_otherwise_has_all_of_them(verification: Verification) -> None:
+    assert "failed: expected: each embedding has length 1, and the first is closer" in verification.rows[EMBEDDER]
+    assert verification.rows[EMBEDDER].count("'embedding'") == 3
+
+
 def test_row_of_a_model_that_does_not_load_has_error_and_remedy(verification: Verification) -> None:
     assert "tiny/absent is private or does not exist" in verification.rows[ABSENT]
     assert "set HF_TOKEN" in verification.rows[ABSENT]
 
 
-@pytest.mark.parametrize("model", [TAGGER, CAPTIONER])
+@pytest.mark.parametrize("model", [TAGGER, CAPTIONER, SEGMENTER])
 def test_commit_and_licence_of_the_hub_are_written_to_the_card(verification: Verification, model: str) -> None:
     assert verification.cards[model]["revision"] == COMMIT
     assert verification.cards[model]["license"] == "bsd-3-clause"
 
 
-@pytest.mark.parametrize("model", [TAGGER, CAPTIONER])
+@pytest.mark.parametrize("model", [TAGGER, CAPTIONER, SEGMENTER])
 def test_measured_bytes_are_written_to_the_card(verification: Verification, model: str) -> None:
     measured = verification.cards[model]["measured"]
     assert measured["download_bytes"] == verification.weights[model]
     assert measured["device"] == "cpu"
 
 
-@pytest.mark.parametrize("model", [SENTIMENT, ABSENT])
+@pytest.mark.parametrize("model", [SENTIMENT, EMBEDDER, ABSENT])
 def test_card_of_a_failed_model_is_unchanged(verification: Verification, model: str) -> None:
     assert verification.cards[model] == next(card for card in CARDS if card["id"] == model)

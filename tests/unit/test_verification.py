@@ -1,6 +1,8 @@
 """Golden cases, and what a verification writes to the cards."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from tests.tiny.video_files import GREEN, RED, encode_frames, solid_frame
 from tests.verification import cases
 from tests.verification.__main__ import parse_arguments
 from tests.verification.cards import Measurement, cards_path, read_cards, write_measurement
-from tests.verification.cases import Property, find_case
+from tests.verification.cases import Case, Point, Property, find_case
 
 FOUND = Measurement("2026-11-26", "cpu", 1200, 1500, "d" * 40, "mit")
 
@@ -27,7 +29,8 @@ def cards() -> list[tuple[str, str]]:
 def test_case_of_a_card_fits_the_ports_of_its_task(task: str, model: str) -> None:
     case, spec = find_case(task, model), standard_tasks()[task]
     required = {port.name for port in spec.inputs if port.required}
-    assert required <= case.inputs.keys() <= {port.name for port in spec.inputs}
+    for inputs in (case.inputs, *case.compared):
+        assert required <= inputs.keys() <= {port.name for port in spec.inputs}
     assert case.parameters.keys() <= {parameter.name for parameter in spec.parameters}
 
 
@@ -35,17 +38,34 @@ def test_case_of_a_card_fits_the_ports_of_its_task(task: str, model: str) -> Non
 def test_files_of_a_case_can_be_read(task: str) -> None:
     spec = standard_tasks()[task]
     files = {port.name for port in spec.inputs if port.modality != 1}
-    inputs = cases.BY_TASK[task].read_inputs()
-    assert {name for name, value in inputs.items() if isinstance(value, Media)} == files & inputs.keys()
+    for inputs in cases.BY_TASK[task].read_inputs():
+        assert {name for name, value in inputs.items() if isinstance(value, Media)} == files & inputs.keys()
 
 
 def test_cases_name_no_model_without_a_card() -> None:
     assert cases.BY_MODEL.keys() <= {model for _task, model in cards()}
 
 
+def make_box(*edges: int) -> dict[str, int]:
+    return dict(zip(("xmin", "ymin", "xmax", "ymax"), edges, strict=True))
+
+
+def make_point(name: str, x: float, y: float) -> dict[str, Any]:
+    return {"name": name, "x": x, "y": y, "score": 0.9}
+
+
+def make_pose(nose: Point, left_eye: Point, right_eye: Point, **others: Point) -> Outputs:
+    points = {"Nose": nose, "L_Eye": left_eye, "R_Eye": right_eye, **others}
+    return {"keypoints": [{"points": [make_point(name, *position) for name, position in points.items()]}]}
+
+
 PICTURE = {"image": png(square_image("red", LEFT, (256, 256)), "square.png")}
 SILENCE, TONE = np.zeros(16_000, np.float32), np.sin(np.arange(16_000, dtype=np.float32) / 10)
 FRAME = solid_frame(RED)
+MASK = {"masks": [{"box": make_box(0, 0, 9, 9), "area": 81}, {"box": make_box(10, 20, 50, 51), "area": 1240}]}
+OUTLINES = cases.outlines((10, 20, 50, 50), 1200)
+SEGMENTS = png(square_image("black", LEFT).point(lambda level: 255 - level), "mask.png")
+POSE = cases.is_pose((0, 0, 120, 200), (40, 10, 80, 50))
 PROPERTIES = {
     "text": (cases.contains("text", "cat", "dog"), {"text": "A Dog."}, {"text": "a bird"}),
     "items": (
@@ -56,8 +76,27 @@ PROPERTIES = {
     "score": (cases.is_confident(0.1), {"labels": [{"score": 0.3}]}, {"labels": [{"score": 0.01}]}),
     "no score": (cases.is_confident(0.1), {"labels": [{"score": 0.1}]}, {"labels": []}),
     "list": (cases.has_items("masks"), {"masks": [1]}, {"masks": []}),
-    "vector": (cases.is_vector("embedding", 2), {"embedding": [0.1, 0.2]}, {"embedding": [0.1, float("nan")]}),
-    "short vector": (cases.is_vector("embedding", 2), {"embedding": [0.1, 0.2]}, {"embedding": [0.1]}),
+    "box of a mask": (OUTLINES, MASK, {"masks": [{"box": make_box(20, 20, 60, 50), "area": 1200}]}),
+    "area of a mask": (OUTLINES, MASK, {"masks": [{"box": make_box(10, 20, 50, 50), "area": 700}]}),
+    "no mask": (OUTLINES, MASK, {"masks": []}),
+    "segment elsewhere": (
+        cases.covers("person", (10, 30)),
+        {"mask": SEGMENTS, "segments": [{"label": "Person", "grey": 255}, {"label": "wall", "grey": 0}]},
+        {"mask": SEGMENTS, "segments": [{"label": "person", "grey": 0}, {"label": "wall", "grey": 255}]},
+    ),
+    "mirrored pose": (POSE, make_pose((60, 30), (70, 20), (50, 20)), make_pose((60, 30), (50, 20), (70, 20))),
+    "pose upside down": (POSE, make_pose((60, 30), (70, 20), (50, 20)), make_pose((60, 10), (70, 20), (50, 20))),
+    "face elsewhere": (POSE, make_pose((60, 30), (70, 20), (50, 20)), make_pose((60, 80), (70, 70), (50, 70))),
+    "joint outside the person": (
+        POSE,
+        make_pose((60, 30), (70, 20), (50, 20), L_Hip=(70, 150)),
+        make_pose((60, 30), (70, 20), (50, 20), L_Hip=(170, 150)),
+    ),
+    "no eyes": (
+        POSE,
+        make_pose((60, 30), (70, 20), (50, 20)),
+        {"keypoints": [{"points": [make_point("Nose", 60, 30)]}]},
+    ),
     "order": (cases.has_best("scores", 1), {"scores": [0.1, 0.9]}, {"scores": [0.9, 0.1]}),
     "blank picture": (cases.is_picture(256), PICTURE, {"image": png(solid_image("red", (256, 256)), "red.png")}),
     "small picture": (cases.is_picture(256), PICTURE, {"image": png(square_image("red", LEFT), "small.png")}),
@@ -79,6 +118,30 @@ def test_property_holds(expected: Property, outputs: Outputs, _others: Outputs) 
 @pytest.mark.parametrize(("expected", "_outputs", "others"), PROPERTIES.values(), ids=PROPERTIES)
 def test_property_does_not_hold(expected: Property, _outputs: Outputs, others: Outputs) -> None:
     assert not expected.holds(others)
+
+
+TURNED = 0.8, 0.6
+"""A vector of length 1 at an angle to (1, 0)."""
+
+
+@pytest.mark.parametrize(
+    ("vectors", "holds"),
+    [
+        (((1, 0), TURNED, (0, 1)), True),
+        (((1, 0), (0, 1), TURNED), False),
+        (((1, 0), TURNED, TURNED), False),
+        (((2, 0), TURNED, (0, 1)), False),
+        (((1, 0), TURNED, (0, float("nan"))), False),
+    ],
+    ids=["closer", "farther", "equal", "longer than 1", "not a number"],
+)
+def test_vectors_of_similar_inputs_are_closer(vectors: Sequence[Sequence[float]], holds: bool) -> None:
+    assert cases.is_closer("embedding").holds(*({"embedding": list(vector)} for vector in vectors)) == holds
+
+
+def test_inputs_of_all_calls_of_a_case_are_read() -> None:
+    case = Case({"text": "a"}, cases.is_closer("embedding"), compared=({"text": lambda: "b"}, {"text": "c"}))
+    assert [inputs["text"] for inputs in case.read_inputs()] == ["a", "b", "c"]
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Golden cases of the models: an input, and a property that the outputs of a model with its real weights have."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +19,18 @@ _DATA = Path(__file__).parents[1] / "data"
 _MEDIA_TYPES = {".jpg": "image/jpeg", ".png": "image/png", ".wav": "audio/wav"}
 _FILM_FRAMES, _FILM_STEP, _FILM_SIDE = 24, 4, 384
 
+Point = tuple[int, int]
+"""Column and row of a pixel."""
+Box = tuple[int, int, int, int]
+"""Left, upper, right and lower edge."""
+
+_FACE_POINTS = (("nose",), ("l_eye", "left_eye", "left eye"), ("r_eye", "right_eye", "right eye"))
+"""Names of points in the models' configurations."""
+
+MIN_MARGIN = 0.05
+"""Difference of cosines by which similar inputs are closer than others."""
+MIN_OVERLAP = 0.8
+"""Intersection over union of a mask's box with that of the shape; areas differ by at most the rest of 1."""
 MIN_CONTRAST = 5.0
 """Standard deviation of the pixels, of 255, below which a picture counts as blank."""
 MIN_LOUDNESS = 0.001
@@ -27,23 +39,30 @@ MIN_LOUDNESS = 0.001
 
 @dataclass(frozen=True)
 class Property:
-    """A property of the outputs of a call; it can be sent to another process."""
+    """A property of the outputs of a call, or of several; it can be sent to another process."""
 
     description: str
-    holds: Callable[[Outputs], bool]
+    holds: Callable[..., bool]
+    """Called with the outputs of each call."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call and the expected property of its outputs."""
+    """One call, or several to compare, and the expected property of the outputs."""
 
     inputs: Mapping[str, Any]
     """As tests.tiny.ExpertClient takes them; a file is a function that returns it."""
     expected: Property
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    compared: Sequence[Mapping[str, Any]] = ()
+    """Inputs of further calls."""
 
-    def read_inputs(self) -> dict[str, Any]:
-        return {name: value() if callable(value) else value for name, value in self.inputs.items()}
+    def read_inputs(self) -> list[dict[str, Any]]:
+        """Returns the inputs of each call."""
+        return [
+            {name: value() if callable(value) else value for name, value in inputs.items()}
+            for inputs in (self.inputs, *self.compared)
+        ]
 
 
 def contains(port: str, *alternatives: str) -> Property:
@@ -66,8 +85,31 @@ def has_items(port: str) -> Property:
     return Property(f"{port} are not empty", partial(_has_items, port))
 
 
-def is_vector(port: str, min_size: int) -> Property:
-    return Property(f"{port} is a finite vector of {min_size} or more numbers", partial(_is_vector, port, min_size))
+def is_closer(port: str) -> Property:
+    """The vectors of three calls have length 1, and those of the first two are closer than those of first and third."""
+    description = f"each {port} has length 1, and the first is closer to the second than to the third by {MIN_MARGIN:g}"
+    return Property(description, partial(_is_closer, port))
+
+
+def outlines(box: Box, area: float) -> Property:
+    """A mask has the box and the area of a shape."""
+    return Property(f"a mask has the box {box} and an area of {area:.0f} pixels", partial(_outlines, box, area))
+
+
+def covers(label: str, point: Point) -> Property:
+    """The segment of a label, in any case, has the pixel at a point."""
+    return Property(f"the segment {label!r} covers the pixel at {point}", partial(_covers, label, point))
+
+
+def is_pose(person: Box, face: Box) -> Property:
+    """One pose is that of a person who faces the camera.
+
+    Args:
+        person: all points are in this box.
+        face: nose and eyes are in this box; the person's left eye is on the right, and the nose below the eyes.
+    """
+    description = f"a pose has its points in {person}, and nose and eyes in {face}, each where a face has it"
+    return Property(description, partial(_is_pose, person, face))
 
 
 def has_best(port: str, position: int) -> Property:
@@ -108,9 +150,51 @@ def _has_items(port: str, outputs: Outputs) -> bool:
     return len(outputs[port]) > 0
 
 
-def _is_vector(port: str, min_size: int, outputs: Outputs) -> bool:
-    values = np.asarray(outputs[port], dtype=float)
-    return values.ndim == 1 and len(values) >= min_size and bool(np.isfinite(values).all()) and bool(values.any())
+def _is_closer(port: str, *outputs: Outputs) -> bool:
+    first, similar, other = (np.asarray(each[port], dtype=float) for each in outputs)
+    have_length_1 = np.allclose([np.linalg.norm(vector) for vector in (first, similar, other)], 1.0, atol=0.001)
+    return bool(have_length_1) and float(first @ similar - first @ other) >= MIN_MARGIN
+
+
+def _outlines(box: Box, area: float, outputs: Outputs) -> bool:
+    return any(
+        _overlap(box, [mask["box"][side] for side in ("xmin", "ymin", "xmax", "ymax")]) >= MIN_OVERLAP
+        and abs(mask["area"] - area) <= (1 - MIN_OVERLAP) * area
+        for mask in outputs["masks"]
+    )
+
+
+def _overlap(box: Sequence[float], other: Sequence[float]) -> float:
+    """Returns the intersection of two boxes over their union."""
+    low, high = np.maximum(box[:2], other[:2]), np.minimum(box[2:], other[2:])
+    intersection = float(np.prod(np.clip(np.subtract(high, low), 0, None)))
+    areas = sum(float(np.prod(np.subtract(each[2:], each[:2]))) for each in (box, other))
+    return intersection / (areas - intersection)
+
+
+def _covers(label: str, point: Point, outputs: Outputs) -> bool:
+    with Image.open(io.BytesIO(outputs["mask"].content)) as mask:
+        grey = mask.convert("L").getpixel(point)
+    segments = outputs["segments"]
+    return any(each["grey"] == grey for each in segments if each["label"].strip().casefold() == label.casefold())
+
+
+def _is_pose(person: Box, face: Box, outputs: Outputs) -> bool:
+    return any(_has_face(pose["points"], person, face) for pose in outputs["keypoints"])
+
+
+def _has_face(points: Sequence[Mapping[str, Any]], person: Box, face: Box) -> bool:
+    by_name = {point["name"].casefold(): (point["x"], point["y"]) for point in points}
+    parts = [by_name[name] for names in _FACE_POINTS for name in names if name in by_name]
+    if len(parts) != len(_FACE_POINTS) or not all(_is_inside(point, person) for point in by_name.values()):
+        return False
+    nose, left, right = parts
+    are_in_order = left[0] > right[0] and nose[1] > max(left[1], right[1])
+    return are_in_order and all(_is_inside(point, face) for point in parts)
+
+
+def _is_inside(point: Sequence[float], box: Box) -> bool:
+    return box[0] <= point[0] <= box[2] and box[1] <= point[1] <= box[3]
 
 
 def _has_best(port: str, position: int, outputs: Outputs) -> bool:
@@ -140,9 +224,21 @@ def _sample(name: str) -> Media:
     return Media(path.read_bytes(), _MEDIA_TYPES[path.suffix], name)
 
 
-def _cropped(name: str, box: tuple[int, int, int, int]) -> Media:
+def _cropped(name: str, box: Box) -> Media:
     with Image.open(_DATA / name) as image:
         return png(image.convert("RGB").crop(box), "part.png")
+
+
+def _drawn_square() -> Media:
+    picture = Image.new("RGB", (640, 480), "white")
+    ImageDraw.Draw(picture).rectangle(_within(_SQUARE), fill="firebrick")
+    return png(picture, "square.png")
+
+
+def _within(box: Box) -> Box:
+    """Returns the edges as Pillow draws them, which includes the last ones."""
+    left, top, right, bottom = box
+    return left, top, right - 1, bottom - 1
 
 
 def _mask() -> Media:
@@ -169,6 +265,9 @@ _PHOTOGRAPH, _SPEECH = partial(_sample, "face.jpg"), partial(_sample, "speech.wa
 """The photograph shows a woman in an orange space suit in front of a flag and a model of the Space Shuttle; the
 recording orders a large pizza."""
 _FACE = partial(_cropped, "face.jpg", (160, 40, 288, 168))
+_PERSON_BOX, _FACE_BOX, _CHEST = (0, 0, 420, 512), (175, 70, 280, 160), (250, 330)
+"""Of the photograph, with room for joints that the picture cuts off."""
+_SQUARE = (200, 120, 440, 360)
 _WOMAN = ("woman", "person", "girl", "astronaut", "lady")
 _REPORT = (
     "The city council of Ashford voted on Tuesday to build a new library next to the railway station. The building "
@@ -205,7 +304,11 @@ BY_TASK: Mapping[str, Case] = {
     "text-generation": Case({"text": "The capital of France is"}, contains("text", "Paris"), _GREEDY),
     "conversational": Case({"text": "What is the capital of France?"}, contains("text", "Paris"), _GREEDY),
     "fill-mask": Case({"text": "Paris is the capital of [MASK]."}, contains("text", "France")),
-    "feature-extraction": Case({"text": "The house is small."}, is_vector("embedding", 128)),
+    "feature-extraction": Case(
+        {"text": "A cat sleeps on the sofa."},
+        is_closer("embedding"),
+        compared=({"text": "A kitten naps on a couch."}, {"text": "The central bank raised interest rates again."}),
+    ),
     "sentence-similarity": Case(
         {"text": "A cat sleeps on the sofa.", "sentences": ["Interest rates rose again.", "A cat naps on a couch."]},
         has_best("scores", 1),
@@ -220,8 +323,8 @@ BY_TASK: Mapping[str, Case] = {
     "zero-shot-object-detection": Case(
         {"image": _PHOTOGRAPH}, names("objects", "label", "person"), {"candidate_labels": ["bicycle", "person"]}
     ),
-    "image-segmentation": Case({"image": _PHOTOGRAPH}, names("segments", "label", "person")),
-    "mask-generation": Case({"image": _PHOTOGRAPH}, has_items("masks")),
+    "image-segmentation": Case({"image": _PHOTOGRAPH}, covers("person", _CHEST)),
+    "mask-generation": Case({"image": _drawn_square}, outlines(_SQUARE, 240 * 240)),
     "depth-estimation": Case({"image": _PHOTOGRAPH}, is_picture(384)),
     "image-to-text": Case({"image": _PHOTOGRAPH}, contains("text", *_WOMAN)),
     "visual-question-answering": Case(
@@ -230,8 +333,15 @@ BY_TASK: Mapping[str, Case] = {
     "document-question-answering": Case(
         {"image": partial(_sample, "invoice.png"), "question": "What is the invoice number?"}, contains("text", "0117")
     ),
-    "image-feature-extraction": Case({"image": _PHOTOGRAPH}, is_vector("embedding", 128)),
-    "keypoint-detection": Case({"image": _PHOTOGRAPH}, has_items("keypoints")),
+    "image-feature-extraction": Case(
+        {"image": _PHOTOGRAPH},
+        is_closer("embedding"),
+        compared=(
+            {"image": partial(_cropped, "face.jpg", (16, 0, 496, 480))},
+            {"image": partial(_sample, "invoice.png")},
+        ),
+    ),
+    "keypoint-detection": Case({"image": _PHOTOGRAPH}, is_pose(_PERSON_BOX, _FACE_BOX)),
     "automatic-speech-recognition": Case({"audio": _SPEECH}, contains("text", "pizza")),
     "audio-classification": Case({"audio": _SPEECH}, names("labels", "label", "Speech", "Speech synthesizer")),
     "zero-shot-audio-classification": Case(
@@ -265,6 +375,9 @@ BY_MODEL: Mapping[str, Case] = {
     "papluca/xlm-roberta-base-language-detection": Case({"text": "Das Haus ist klein."}, contains("text", "de")),
     "microsoft/trocr-base-handwritten": Case(
         {"image": partial(_cropped, "invoice.png", (60, 490, 300, 545))}, contains("text", "chair")
+    ),
+    "ibm-granite/granite-docling-258M": Case(
+        {"image": partial(_sample, "invoice.png")}, contains("text", "INV-2024-0117")
     ),
     "facebook/mms-tts-deu": Case({"text": "Guten Morgen. Der Zug fährt um neun."}, is_sound(1.0)),
     "facebook/mms-tts-fra": Case({"text": "Bonjour. Le train part à neuf heures."}, is_sound(1.0)),

@@ -95,10 +95,13 @@ async def _call(expert: Expert, case: Case) -> tuple[ModelCard, str]:
         settings = Settings.model_validate({"listen": "127.0.0.1:0", "drain_seconds": 0, "ARTIFACTS_URL": store})
         async with serve(expert, settings) as running, dial(f"127.0.0.1:{running.port}") as channel:
             client = ExpertClient(channel, ArtifactStore.open(store), CALL_SECONDS)
-            outputs = await client.call(expert.offers[0].card.task, case.read_inputs(), **case.parameters)
+            task = expert.offers[0].card.task
+            outputs = [await client.call(task, inputs, **case.parameters) for inputs in case.read_inputs()]
             described = await client.stub.Describe(pb.DescribeRequest())
-    holds = case.expected.holds(outputs)
-    return described.models[0], "" if holds else f"expected: {case.expected.description}; outputs: {_excerpt(outputs)}"
+    if case.expected.holds(*outputs):
+        return described.models[0], ""
+    excerpts = " and ".join(map(_excerpt, outputs))
+    return described.models[0], f"expected: {case.expected.description}; outputs: {excerpts}"
 
 
 def _excerpt(outputs: object) -> str:
