@@ -1,4 +1,4 @@
-"""Text to speech: VITS and MMS, which generate waveforms directly, and SpeechT5, which generates spectrograms first."""
+"""Text to speech: VITS and MMS generate waveforms, SpeechT5 spectrograms, and Dia tokens of an audio codec."""
 
 import re
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from experts.audio.languages import to_iso_639_3
 from experts.audio.random_seed import use_seed
 from experts.audio.voice_conversion import Voices, fetch_vocoder
 from experts.audio.waveforms import encode_recording
+from experts.host import load_context
 from experts.host.handler import UNBATCHED, Call, Handler, Inputs, Outputs, Parameters
 from experts.host.input_validation import parameter_port
 from experts.torch_host.checkpoint import Checkpoint
@@ -26,6 +27,10 @@ _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 _SEED = 0
 _SPACE = "▁"
 """SentencePiece's notation of a space."""
+CODEC, CODEC_COMMIT = "descript/dac_44khz", "c1bc521685adf9cfe247bc39a5ca58917eda1ac4"
+"""Audio codec of Dia."""
+_SPEAKERS = ("[S1]", "[S2]")
+"""Tags with which a text for Dia names the speaker of what follows."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,10 @@ class SpeechItem:
 
 
 def text_to_speech(model_id: str, device: str) -> Handler:
-    """Loads VITS (and MMS) or SpeechT5.
+    """Loads VITS (and MMS), SpeechT5 or Dia.
 
     Raises:
-        FailedPrecondition: LOAD_FAILED, it is neither, or it needs a package that is not installed.
+        FailedPrecondition: LOAD_FAILED, it is none of them, or it needs a package that is not installed.
     """
     from transformers import AutoConfig, AutoTokenizer, SpeechT5ForTextToSpeech, SpeechT5HifiGan, VitsModel
 
@@ -56,11 +61,24 @@ def text_to_speech(model_id: str, device: str) -> Handler:
         tokenizer, vocoder = checkpoint.processor(AutoTokenizer), fetch_vocoder(checkpoint)
         model = checkpoint.model(SpeechT5ForTextToSpeech)
         return SpeechT5Synthesizer(checkpoint, model, tokenizer, vocoder.model(SpeechT5HifiGan))
+    if config.model_type == "dia":
+        return _load_dia(checkpoint)
     raise FailedPrecondition(
         f"{model_id} is of type {config.model_type}, which is not supported for text to speech",
         reason="LOAD_FAILED",
-        remedy="use a VITS, MMS or SpeechT5 model",
+        remedy="use a VITS, MMS, SpeechT5 or Dia model",
     )
+
+
+def _load_dia(checkpoint: Checkpoint) -> Handler:
+    import torch
+    from transformers import DacModel, DiaFeatureExtractor, DiaForConditionalGeneration, DiaProcessor, DiaTokenizer
+
+    with load_context.use_revision(CODEC_COMMIT):
+        codec_checkpoint = Checkpoint.fetch(CODEC, str(checkpoint.device))
+    tokenizer, model = checkpoint.processor(DiaTokenizer), checkpoint.model(DiaForConditionalGeneration)
+    codec = codec_checkpoint.model(DacModel, dtype=torch.float32)  # waveforms of 16-bit numbers have noise
+    return DiaSynthesizer(checkpoint, model, DiaProcessor(DiaFeatureExtractor(), tokenizer, audio_tokenizer=codec))
 
 
 class SpeechSynthesizer(TorchHandler):
@@ -81,7 +99,7 @@ class SpeechSynthesizer(TorchHandler):
                 port="text",
                 remedy="send it in parts, or summarize it first",
             )
-        rows = [row for piece in split_text(text) if (row := self.tokenize(piece))]
+        rows = [row for piece in self.split(text) if (row := self.tokenize(piece))]
         if not rows:
             raise InvalidRequest(
                 f"the text has no characters that {self.model_id} can speak",
@@ -113,6 +131,10 @@ class SpeechSynthesizer(TorchHandler):
 
     def finish(self, raw: Any) -> Outputs:
         return {"audio": encode_recording(raw, self.rate, "speech.wav")}
+
+    def split(self, text: str) -> list[str]:
+        """Splits a text into pieces, of which each is one forward pass."""
+        return split_text(text)
 
     def tokenize(self, text: str) -> list[int]:
         """Returns the tokens of a piece; an empty list if the model knows none of its characters."""
@@ -194,6 +216,68 @@ class SpeechT5Synthesizer(SpeechSynthesizer):
 
     def close(self) -> None:
         self._vocoder = None
+        super().close()
+
+
+class DiaSynthesizer(SpeechSynthesizer):
+    """Speaks English, or a dialogue of two speakers whose turns start with [S1] and [S2]."""
+
+    def __init__(self, checkpoint: Checkpoint, model: Any, processor: Any) -> None:
+        super().__init__(checkpoint, model, processor.tokenizer)
+        self._processor, self.rate = processor, int(processor.audio_tokenizer.config.sampling_rate)
+        start = processor(text=[_SPEAKERS[0]], padding=False, return_tensors="pt")
+        self._start = {name: start[name] for name in ("decoder_input_ids", "decoder_attention_mask")}
+        config = model.config
+        self._max_tokens = config.encoder_config.max_position_embeddings
+        self._max_frames = config.decoder_config.max_position_embeddings - max(config.delay_pattern) - 1
+
+    def split(self, text: str) -> list[str]:
+        """Joins sentences to longer pieces, since the voice differs between pieces; each starts with its speaker."""
+        speaker, pieces = _SPEAKERS[0], list[str]()
+        for sentence in split_text(text):
+            tagged = sentence if sentence.startswith(_SPEAKERS) else f"{speaker} {sentence}"
+            if pieces and len(pieces[-1]) + len(sentence) < _MAX_PIECE_CHARACTERS:
+                pieces[-1] += f" {sentence}"
+            else:
+                pieces.append(tagged)
+            speaker = max(_SPEAKERS, key=pieces[-1].rfind)
+        return pieces
+
+    def tokenize(self, text: str) -> list[int]:
+        spoken = text
+        for tag in _SPEAKERS:
+            spoken = spoken.replace(tag, "")
+        row: list[int] = self._tokenizer(text).input_ids[: self._max_tokens]
+        return row if any(character.isascii() and character.isalnum() for character in spoken) else []
+
+    def find_voice(self, name: str) -> None:
+        if name:
+            raise InvalidRequest(
+                f"{self.model_id} has no voice {name[:40]!r}: it chooses one for each text",
+                remedy="omit the parameter voice",
+            )
+
+    def synthesize(self, ids: Any, item: SpeechItem) -> Any:
+        import torch
+
+        if item.speed != 1:
+            raise InvalidRequest(f"{self.model_id} has a fixed speed", remedy="omit the parameter speed")
+        start = {name: tensor.to(ids.device) for name, tensor in self._start.items()}
+        tokens = self.model.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), **start, max_new_tokens=self._max_frames
+        )
+        return self._processor.batch_decode(tokens)[0]
+
+    def check_language(self, language: str) -> None:
+        if language and to_iso_639_3(language) != "eng":
+            raise InvalidRequest(
+                f"{self.model_id} does not speak {language[:40]!r}, only English",
+                port=parameter_port("language"),
+                remedy="omit the parameter language, or choose a model that speaks it",
+            )
+
+    def close(self) -> None:
+        self._processor = None
         super().close()
 
 

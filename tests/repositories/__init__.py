@@ -63,6 +63,11 @@ class Fixture:
         return str(self.content.get("dtype") or self.files["config.json"].get("torch_dtype", "float32"))
 
     @property
+    def loaded_dtype(self) -> str:
+        """Number type, as torch names it, in which loaders of other repositories load this one; empty for theirs."""
+        return str(self.content.get("loaded_dtype", ""))
+
+    @property
     def stored_class(self) -> str:
         """Class whose weights the repository has; empty if its configuration names it."""
         return str(self.content.get("stored_class", ""))

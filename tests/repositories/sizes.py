@@ -35,12 +35,16 @@ def card_sizes(card: Mapping[str, Any], repositories: Repositories) -> dict[str,
     by number type; components whose number type the card states have that one on a GPU.
     """
     own = repositories.build(card["id"])
-    others = [weights for name in Fixture.read(card["id"]).required for weights in repositories.build(name).values()]
+    required = [Fixture.read(name) for name in Fixture.read(card["id"]).required]
+    others = [
+        (weights, each.loaded_dtype) for each in required for weights in repositories.build(each.model_id).values()
+    ]
     stated = {name: DTYPES[dtype] for name, dtype in card.get("pipeline", {}).get("dtypes", {}).items()}
-    float32 = sum(weights.loaded_bytes("float32") for weights in (*own.values(), *others))
+    everything = (*own.values(), *(weights for weights, _ in others))
+    float32 = sum(weights.loaded_bytes("float32") for weights in everything)
     float16 = sum(weights.loaded_bytes(stated.get(_component(path), "float16")) for path, weights in own.items())
-    float16 += sum(weights.loaded_bytes("float16") for weights in others)
-    count = sum(weights.parameter_count for weights in (*own.values(), *others))
+    float16 += sum(weights.loaded_bytes(dtype or "float16") for weights, dtype in others)
+    count = sum(weights.parameter_count for weights in everything)
     return {"parameter_count": count, "weight_bytes": {"float32": float32, "float16": float16}}
 
 

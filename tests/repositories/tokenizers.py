@@ -109,6 +109,10 @@ def _letters(*special: str) -> Callable[[Any, Path], None]:
     return save
 
 
+def _bytes_only(kind: Any, folder: Path) -> None:
+    kind().save_pretrained(folder)
+
+
 def _clip(_kind: Any, folder: Path) -> None:
     save_clip_tokenizer(folder)
 
@@ -122,6 +126,7 @@ _WRITERS: Mapping[str, Callable[[Any, Path], None]] = {
     "BertTokenizer": _word_pieces,
     "CLIPTokenizer": _clip,
     "DebertaV2Tokenizer": _pieces("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),
+    "DiaTokenizer": _bytes_only,
     "DistilBertTokenizer": _word_pieces,
     "GPT2Tokenizer": _letters("<doctag>", "</doctag>"),
     "M2M100Tokenizer": _m2m100,

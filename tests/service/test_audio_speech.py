@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experts.audio.text_to_speech import split_text
+from experts.audio.text_to_speech import split_text, text_to_speech
 from services.common.errors import InvalidRequest
 from tests.tiny import TinyModels
 from tests.tiny.audio_files import LOW, encode_audio, encode_m4a, make_tone, read_wav, to_wav
-from tests.tiny.reference_audio import generate_music, synthesize
+from tests.tiny.reference_audio import generate_music, speak_dialogue, synthesize
 from tests.tiny.speech import VOICES
 
 pytestmark = pytest.mark.slow
 
 SPEECH, MUSIC, CONVERT = "text-to-speech", "text-to-audio", "audio-to-audio"
-VITS, SPEECHT5 = "tiny/vits", "tiny/speecht5"
+VITS, SPEECHT5, DIA = "tiny/vits", "tiny/speecht5", "tiny/dia"
 
 
 async def test_vits_audio_equals_that_of_transformers_alone(tiny_models: TinyModels) -> None:
@@ -28,6 +28,51 @@ async def test_vits_audio_equals_that_of_transformers_alone(tiny_models: TinyMod
     assert out["audio"].media_type == "audio/wav"
     assert out["audio"].name == "speech.wav"
     assert samples == pytest.approx(expected, abs=1e-4)
+
+
+async def test_dialogue_equals_that_of_transformers_alone(tiny_models: TinyModels) -> None:
+    text = "[S1] Where is it? [S2] Over there."
+    async with tiny_models.serve("audio") as expert:
+        out = await expert.call(SPEECH, {"text": text}, DIA)
+    samples, rate = read_wav(out["audio"])
+    expected = await asyncio.to_thread(speak_dialogue, tiny_models.build("audio", DIA), text)
+    assert rate == 8_000
+    assert samples == pytest.approx(expected, abs=1e-4)
+
+
+async def test_text_without_tags_is_spoken_by_the_first_speaker(tiny_models: TinyModels) -> None:
+    async with tiny_models.serve("audio") as expert:
+        plain, tagged = [await expert.call(SPEECH, {"text": text}, DIA) for text in ("Over there.", "[S1] Over there.")]
+    assert plain == tagged
+
+
+def test_pieces_of_a_dialogue_start_with_their_speakers(tiny_models: TinyModels) -> None:
+    tiny_models.build("audio", DIA)
+    handler: Any = text_to_speech(DIA, "cpu")
+    long = "word " * 50 + "end."
+    assert handler.split(f"[S1] Hi. [S2] Hello. {long} {long}") == [
+        "[S1] Hi. [S2] Hello. " + long,
+        "[S2] " + long,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "message"),
+    [
+        ("hello", {"voice": "clara"}, "has no voice 'clara'"),
+        ("hello", {"speed": 2}, "has a fixed speed"),
+        ("hello", {"language": "German"}, "does not speak 'German'"),
+        ("[S1] ?! [S2] 日本語", {}, "no characters that"),
+    ],
+    ids=["voice", "speed", "language", "text"],
+)
+async def test_what_dia_cannot_speak_is_rejected(
+    tiny_models: TinyModels, text: str, parameters: dict[str, Any], message: str
+) -> None:
+    async with tiny_models.serve("audio") as expert:
+        error = await expert.call_error(SPEECH, {"text": text}, DIA, **parameters)
+    assert isinstance(error, InvalidRequest)
+    assert message in error.message
 
 
 @pytest.mark.parametrize("model", [VITS, SPEECHT5])

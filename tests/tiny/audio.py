@@ -8,7 +8,7 @@ from typing import Any
 from tests.tiny import TinyModel
 from tests.tiny.audio_files import HIGH, LOW, RATE, make_tone, make_tones
 from tests.tiny.music import build_clap, build_musicgen
-from tests.tiny.speech import build_speecht5_conversion, build_speecht5_tts, build_vits
+from tests.tiny.speech import build_dia, build_speecht5_conversion, build_speecht5_tts, build_vits
 from tests.tiny.training import train
 from tests.tiny.whisper import build_whisper
 
@@ -117,6 +117,7 @@ MODELS: Mapping[str, TinyModel] = {
     "tiny/clap": TinyModel(("zero-shot-audio-classification",), build_clap),
     "tiny/vits": TinyModel(("text-to-speech",), build_vits),
     "tiny/speecht5": TinyModel(("text-to-speech",), build_speecht5_tts),
+    "tiny/dia": TinyModel(("text-to-speech",), build_dia),
     "tiny/musicgen": TinyModel(("text-to-audio",), build_musicgen),
     "tiny/conversion": TinyModel(("audio-to-audio",), build_speecht5_conversion),
     "tiny/activity": TinyModel(("voice-activity-detection",), build_voice_activity),

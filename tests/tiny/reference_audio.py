@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from experts.audio.classification import HYPOTHESIS
+from experts.audio.text_to_speech import CODEC
 from tests.tiny.audio_files import RATE
 
 
@@ -45,6 +46,20 @@ def synthesize(folder: Path, text: str) -> Any:
     torch.manual_seed(0)
     with torch.inference_mode():
         return model(**tokenizer(text, return_tensors="pt")).waveform[0].numpy()
+
+
+def speak_dialogue(folder: Path, text: str) -> Any:
+    """Returns Dia's samples with seed 0."""
+    import torch
+    from transformers import DacModel, DiaFeatureExtractor, DiaForConditionalGeneration, DiaProcessor, DiaTokenizer
+
+    codec = DacModel.from_pretrained(folder.parents[1] / CODEC).eval()
+    processor = DiaProcessor(DiaFeatureExtractor(), DiaTokenizer.from_pretrained(folder), audio_tokenizer=codec)
+    model = DiaForConditionalGeneration.from_pretrained(folder).eval()
+    torch.manual_seed(0)
+    tokens = model.generate(**processor(text=[text], padding=False, return_tensors="pt"), max_new_tokens=48)
+    sound = processor.batch_decode(tokens)[0].numpy()
+    return sound / max(1.0, abs(sound).max())
 
 
 def generate_music(folder: Path, text: str) -> Any:

@@ -88,6 +88,38 @@ def build_speecht5_tts(folder: Path) -> None:
     _save_voices(folder)
 
 
+def build_dia(folder: Path) -> None:
+    """Builds an untrained Dia, and the audio codec that it requires."""
+    import torch
+    from transformers import DacConfig, DacModel, DiaConfig, DiaForConditionalGeneration, DiaTokenizer
+
+    codec = folder.parents[1] / "descript/dac_44khz"
+    torch.manual_seed(0)
+    codec_config = DacConfig(
+        encoder_hidden_size=4, decoder_hidden_size=16, downsampling_ratios=[4, 8], codebook_dim=2, sampling_rate=8_000
+    )
+    DacModel(codec_config).save_pretrained(codec)
+    DiaTokenizer().save_pretrained(folder)
+    sizes: Mapping[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "intermediate_size": 32,
+    }
+    cross = {"cross_hidden_size": 16, "cross_num_attention_heads": 2, "cross_num_key_value_heads": 2}
+    config = DiaConfig(
+        encoder_config={**sizes, "max_position_embeddings": 1024},
+        decoder_config={**sizes, **cross, "cross_head_dim": 8, "max_position_embeddings": 64},
+    )
+    model: Any = DiaForConditionalGeneration(config)
+    generation = model.generation_config
+    generation.do_sample, generation.guidance_scale, generation.temperature = True, 3.0, 1.8
+    generation.top_k, generation.top_p, generation.max_length = 45, 0.9, 64
+    model.save_pretrained(folder)
+
+
 def build_speecht5_conversion(folder: Path) -> None:
     """Builds a SpeechT5 for voice conversion, with two voices."""
     import torch
