@@ -83,8 +83,10 @@ class ClassifyingAnswerer(QuestionAnswerer):
 
 
 class GeneratingAnswerer(QuestionAnswerer):
-    def run(self, items: Sequence[ImageItem], call: Call) -> list[Answers]:
-        def compute(group: Sequence[ImageItem]) -> list[Answers]:
+    """BLIP, whose decoder attends to the padding of questions: those of a batch have one length."""
+
+    def run(self, items: Sequence[QuestionItem], call: Call) -> list[Answers]:
+        def compute(group: Sequence[QuestionItem]) -> list[Answers]:
             questions = {name: value for name, value in self.question_batch(group).items() if name != "token_type_ids"}
             batch = {**stack_tensors([item.tensors for item in group]), **questions}
             generated = generate_text(
@@ -92,7 +94,7 @@ class GeneratingAnswerer(QuestionAnswerer):
             )
             return [self._answers(text) for text in generated]
 
-        return run_in_groups(items, lambda item: item.shape, compute, call)
+        return run_in_groups(items, lambda item: (item.shape, len(item.question["input_ids"])), compute, call)
 
     def _answers(self, text: GeneratedText) -> Answers:
         return [{"answer": decode_text(self.tokenizer, text.tokens), "score": round(text.score, DIGITS)}]
