@@ -49,7 +49,9 @@ _PLACE = re.compile(
     r"(?:(?: of(?: the)?| de| du| del| van| von)? [A-ZÀ-ÖØ-Þ\d][\w'’-]*"
     rf"| (?:{join_patterns(_PATTERNS['place_noun'])}))*"
 )
-_CJK_PLACE = re.compile(r"(?<=在)[\u4e00-\u9fff\d]{2,10}?(?=[举召集开见进，。]|$)|[가-힣\d]+(?: [가-힣\d]+)?(?=에서)")
+_CJK_PLACE = re.compile(
+    r"(?<=[在到])[\u4e00-\u9fff\d]{2,10}?(?=[举召集开见进提取领，。]|$)|[가-힣\d]+(?: [가-힣\d]+)?(?=에서)"
+)
 _UNITS = tuple(
     (re.compile(asked, re.IGNORECASE), re.compile(units, re.IGNORECASE))
     for asked, units in load_questions()["measures"].items()

@@ -46,6 +46,7 @@ _PART_LABEL = compile_pattern("part_label")
 _CLOSING = compile_pattern("closing")
 _SENDER_ASKED, _COMPANY_ASKED = compile_pattern("sender_asked"), compile_pattern("company_asked")
 _RECIPIENT_ASKED, _RECIPIENT = compile_pattern("recipient_asked"), compile_pattern("recipient_label")
+_SENDER = compile_pattern("sender_label")
 _BILL, _AMOUNT, _MOST = compile_pattern("bill"), compile_pattern("amount"), compile_pattern("most")
 _CODE = re.compile(r"(?<!\w)(?:[A-Z]{1,5}[-/ ]?)?\d[\w/-]*", _FLAGS)
 _LABEL_SCORE, _WEAK_LABEL_SCORE, _ITEM_SCORE, _GUESS_SCORE, _SENDER_SCORE, _LETTERHEAD_SCORE = (
@@ -56,9 +57,17 @@ _LABEL_SCORE, _WEAK_LABEL_SCORE, _ITEM_SCORE, _GUESS_SCORE, _SENDER_SCORE, _LETT
     0.7,
     0.5,
 )
+_DOUBTFUL = 0.6
+"""Factor for a field whose question has words that its row does not have, or whose label occurs with other values."""
 _LONGEST_LABEL, _LONGEST_ROW = 60, 300
 _GENERIC = content_tokens(" ".join(load_questions()["generic"]))
 """Words that name no item of a bill."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    text: str
+    start: int
 
 
 def find_bill_field(question: Question, text: str) -> Found | None:
@@ -77,10 +86,19 @@ def find_bill_field(question: Question, text: str) -> Found | None:
     if not (field.is_date or field.is_code) and specific and (item := _find_item(question, rows)):
         return item
     found = _find_labelled(field, rows)
-    unexplained = {token for token in specific if token.isascii()} - content_tokens(text)
-    if found and field is _TOTAL and unexplained:
-        return None
-    return found
+    return _check_words(field, found, specific, rows) if found else None
+
+
+def _check_words(field: _Field, found: Found, specific: frozenset[str], rows: Sequence[_Row]) -> Found | None:
+    """Returns a field that explains the other words of a question, else a doubtful one, or None for a total."""
+    if field is _TOTAL:
+        unexplained = {token for token in specific if token.isascii()}.difference(
+            *(content_tokens(row.text) for row in rows)
+        )
+        return None if unexplained else found
+    row = next(row for row in rows if row.start + len(row.text) >= found[1])
+    is_doubtful = (field.is_date or field.is_code) and not specific <= content_tokens(row.text)
+    return (*found[:2], found[2] * _DOUBTFUL) if is_doubtful else found
 
 
 def find_extreme(question: Question, text: str) -> Found | None:
@@ -95,12 +113,6 @@ def find_extreme(question: Question, text: str) -> Found | None:
     choose = max if _MOST.search(question.text) else min
     row = choose(priced, key=lambda pair: pair[0])[1]
     return row.start, row.start + len(row.text), _ITEM_SCORE
-
-
-@dataclass(frozen=True)
-class _Row:
-    text: str
-    start: int
 
 
 def _rows(text: str) -> Iterator[_Row]:
@@ -131,9 +143,19 @@ def _find_labelled(field: _Field, rows: Sequence[_Row]) -> Found | None:
             value = _find_value(field, row, match.end(), below)
             if value:
                 found.append((*value, _LABEL_SCORE if rank == 0 or len(field.labels) - rank > 1 else _WEAK_LABEL_SCORE))
+        if found and field is _TOTAL:
+            start, end, score = found[-1]
+            return start, end, score * (1.0 if _is_largest(found, rows) else _DOUBTFUL)
         if found:
-            return found[-1] if field is _TOTAL else found[0]
+            return found[0]
     return None
+
+
+def _is_largest(found: Sequence[Found], rows: Sequence[_Row]) -> bool:
+    """Whether the last of some amounts is the largest, as a total is."""
+    text = {index: character for row in rows for index, character in enumerate(row.text, row.start)}
+    amounts = [parse_number(_digits("".join(text[index] for index in range(start, end)))) for start, end, _ in found]
+    return amounts[-1] == max(amounts)
 
 
 def _find_value(field: _Field, row: _Row, after: int, below: _Row | None) -> tuple[int, int] | None:
@@ -170,21 +192,22 @@ def _find_item(question: Question, rows: Sequence[_Row]) -> Found | None:
     if question.kind not in {AnswerKind.MONEY, AnswerKind.ANY}:
         return None
     specific = question.focus - _GENERIC
-    best: tuple[float, int, int] | None = None
+    found: list[tuple[float, int, int, str]] = []
     for row in rows:
         amounts = list(_AMOUNT.finditer(row.text))
-        if not amounts or (len(row.text) > 2 * _LONGEST_LABEL):
+        is_sentence = len(amounts) > 1 and row.text.endswith((".", "!", "?"))
+        if not amounts or is_sentence or (len(row.text) > 2 * _LONGEST_LABEL):
             continue
         label = row.text[: amounts[-1].start()]
         shared = specific & content_tokens(label)
         if shared and label.count(" ") <= 8:  # noqa: PLR2004  # longer rows are sentences
-            share = len(shared) / len(specific)
-            if best is None or share > best[0]:
-                start, end = _trimmed(amounts[-1])
-                best = share, row.start + start, row.start + end
+            start, end = _trimmed(amounts[-1])
+            found.append((len(shared) / len(specific), row.start + start, row.start + end, row.text[start:end]))
+    best = max(found, key=lambda one: one[0], default=None)
     if best is None or best[0] < 0.5 or (question.kind is AnswerKind.ANY and not _PRICED.search(question.text)):  # noqa: PLR2004
         return None
-    return best[1], best[2], round(_ITEM_SCORE * best[0], 4)
+    is_unique = all(one[0] < best[0] or one[3] == best[3] for one in found)
+    return best[1], best[2], round(_ITEM_SCORE * best[0] * (1.0 if is_unique else _DOUBTFUL), 4)
 
 
 _PRICED = re.compile(r"\b(?:price|cost|how much|fee|amount)\b", _FLAGS)
@@ -213,6 +236,9 @@ def _find_recipient(text: str) -> Found | None:
 def _find_sender(question: Question, text: str) -> Found | None:
     """Returns the name below the closing of a letter; else the head of a bill."""
     rows = list(_rows(text))
+    if label := next((match for row in rows if (match := _SENDER.match(row.text))), None):
+        row = next(row for row in rows if row.text == label.string)
+        return row.start + label.end(), row.start + len(row.text), _LABEL_SCORE
     for index, row in enumerate(rows):
         if (closing := _CLOSING.search(row.text)) and index + 1 < len(rows) and len(row.text) < _LONGEST_LABEL:
             name = rows[index + 1]

@@ -22,7 +22,7 @@ from experts.lite.quantities import (
     find_total,
     parse_number,
 )
-from experts.lite.text_processing import require_text
+from experts.lite.text_processing import STOPWORDS, load_vocabulary, require_text, split_words, stem
 from experts.lite.text_statistics import count_words, number_of
 from services.common.errors import InvalidRequest
 
@@ -41,7 +41,7 @@ _TODAY = re.compile(r"\b(?:today|now|left|remain\w*|ago|from\s+now|until|till|si
 _WEEKDAY = re.compile(
     r"\b(?:which|what)\s+(?:day\s+of\s+the\s+week|weekday|day)\b|\bon\s+(?:which|what)\s+(?:week)?day\b"
 )
-_DUE = re.compile(r"\b(?:due|deadline|pay(?:able|ment)?|paid)\b")
+_DUE = re.compile(r"\b(?:due|deadline|pay(?:able|ment)?|paid|expire[sd]?|expir\w+|valid|runs?\s+out|ends?)\b")
 _ISSUED = re.compile(
     r"\b(?:(?:invoice|bill|receipt)\s+date|issued?|dated|date\s+of|(?:after|from|since)\s+(?:the\s+)?(?:invoice|bill))\b"
 )
@@ -56,12 +56,25 @@ _LENGTH = re.compile(r"\b(?:long(?:er|est)?|short(?:er|est)?|words?)\b")
 _DATE = re.compile(
     r"\b(?:earl(?:y|ier|iest)|lat(?:er|est)|soon(?:er|est)|old(?:er|est)|new(?:er|est)|recent|first|last)\b"
 )
-_MONEY = re.compile(r"\b(?:expensive|cheap\w*|dear\w*|cost\w*|prices?|amounts?|totals?|money)\b")
+_PRICE = re.compile(r"\b(?:expensive|cheap\w*|dear\w*|cost\w*|prices?|amounts?|totals?|money)\b")
+_MONEY = re.compile(
+    r"\b(?:expensive|cheap\w*|dear\w*|cost\w*|prices?|amounts?|totals?|money|how\s+much|bills?|invoices?|receipts?|pay|owe)\b"
+)
+_PART = re.compile(
+    r"\b(?:vat|tax\w*|net|sub-?totals?|tips?|discounts?|deposits?|shipping|delivery|postage|labou?r|per|hourly|daily|monthly)\b"
+)
+"""Parts of a bill, of which no total is meant."""
+_NEUTRAL = frozenset(map(stem, load_vocabulary()["comparison_words"]))
+"""Stems of words that say nothing of what is compared beyond the whole texts, their totals and their dates."""
 _SMALLEST = re.compile(
     r"\b(?:cheap\w*|less|least|low\w*|small\w*|short\w*|few\w*|earl\w*|soon\w*|old\w*|first|minimum)\b"
 )
 _LARGEST = re.compile(
     r"\b(?:expensive|dear\w*|costl\w+|more|most|high\w*|bigg\w+|larg\w+|great\w*|long\w*|lat\w+|new\w*|recent|last|maximum|costs?)\b"
+)
+_COMPARATIVE = (
+    r"(?:cheap|dear|costli|low|small|short|few|earl|soon|old|high|bigg|larg|great|long|lat|new)(?:i?er|e?r|i?est|e?st)\b"
+    r"|(?:more|most|less|least)\b"
 )
 _PERCENT_OF = re.compile(r"(?P<share>\d[\d.,]*)\s*(?:%|per\s?cent)\s+(?:of|from|on)\s+(?P<rest>.+)", re.DOTALL)
 _OPERATORS = (
@@ -310,10 +323,14 @@ def _several(words: str, texts: Sequence[str], _today: date) -> Result | None:
     """A sum, an average, a difference or a comparison of one value of each text."""
     if not texts or (len(texts) == 1 and not find_amounts(words)):
         return _sum_of_items(words, texts)
-    if _LENGTH.search(words) and not _MONEY.search(words):
+    if _LENGTH.search(words) and not _PRICE.search(words):
+        _require_only(words, "the number of words of the texts")
         return _compared(words, [count_words(text) for text in texts], _words_kind())
-    if _DATE.search(words) and not _MONEY.search(words):
+    if _DATE.search(words) and not _PRICE.search(words):
+        if any(len({(one.day, one.month, one.year) for one in find_dates(text)}) != 1 for text in texts):
+            _require_only(words, "the dates of the texts")
         return _compared(words, _labelled_dates(words, texts), _date_kind("due date" if _DUE.search(words) else "date"))
+    _require_totals(words, texts)
     totals = _totals(texts)
     currencies = {total.currency for total in totals if total.currency}
     if len(currencies) > 1:
@@ -326,6 +343,27 @@ def _several(words: str, texts: Sequence[str], _today: date) -> Result | None:
     if _SUM.search(words) and not _compares(words):
         return _aggregate("sum", Amount(sum(values, Decimal()), currency), written)
     return _compared(words, values, _money_kind(currency))
+
+
+def _require_only(words: str, compared: str) -> None:
+    """Raises InvalidRequest if a question names something else than what is compared."""
+    if unknown := _unknown_words(words):
+        raise _not_understood(f"it asks about “{unknown[0]}”, and only {compared} can be compared")
+
+
+def _require_totals(words: str, texts: Sequence[str]) -> None:
+    """Raises InvalidRequest if a question is not about the totals of bills, but about their parts or other sizes."""
+    if not (_MONEY.search(words) or _SUM.search(words) or _AVERAGE.search(words)):
+        raise _not_understood("it does not say which amounts are meant")
+    rows = [row.lower() for text in texts for row in text.splitlines() if find_amounts(row)]
+    part = _PART.search(words)
+    named = part[0] if part else next((word for word in _unknown_words(words) if any(word in row for row in rows)), "")
+    if named:
+        raise _not_understood(f"it asks about “{named}”, and only the totals of bills can be compared or added up")
+
+
+def _unknown_words(words: str) -> list[str]:
+    return [word for word in split_words(words) if word not in STOPWORDS and stem(word) not in _NEUTRAL]
 
 
 def _sum_of_items(words: str, texts: Sequence[str]) -> Result | None:
@@ -349,10 +387,7 @@ def _sum_of_items(words: str, texts: Sequence[str]) -> Result | None:
 
 
 def _compares(words: str) -> bool:
-    return bool(
-        _DIFFERENCE.search(words)
-        or re.search(r"\b(?:which|what|who)\b.*\b(?:\w+er|more|most|less|least|\w+est)\b", words)
-    )
+    return bool(_DIFFERENCE.search(words) or re.search(rf"\b(?:which|what|who)\b.*\b(?:{_COMPARATIVE})", words))
 
 
 def _totals(texts: Sequence[str]) -> list[Amount]:

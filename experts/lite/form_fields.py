@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from experts.host.media import Line
 from experts.lite.answer_spans import find_spans
 from experts.lite.bill_fields import find_bill_field, find_extreme
-from experts.lite.question_answering import find_passage_answer
+from experts.lite.question_answering import WEAK_FIELD, find_passage_answer
 from experts.lite.question_types import AnswerKind, Question, content_tokens
 from experts.lite.reading_order import group_rows, line_height
 
 _PAIR = re.compile(r"([^\W\d_][^:：]{0,40}?)\s*(?::(?!\d)|：)\s*")
 _PREFIX = re.compile(r"(\D{2,40}?)\s*[#.]?\s*((?=[$€£¥+(]?\d|[A-Z]{1,5}[-/]?\d).+)")
-_CODE = re.compile(r"[A-Z0-9][\w/-]*\d[\w/-]*|\d+", re.IGNORECASE)
+_CODE = re.compile(r"(?<![\w:.,])(?:[A-Z0-9][\w/-]*\d[\w/-]*|\d+)(?![\w:]|[.,]\d)", re.IGNORECASE)
 _INTEGER = re.compile(r"\d+(?:[.,]\d{3})*(?![\d.,]|\s*%)")
 _WORDS = re.compile(r"[^\W_]+")
 _INEXACT = 0.95
@@ -22,6 +22,7 @@ _LABEL_WORDS, _LONGEST_VALUE = 4, 60
 _SAME_LINE, _RIGHT, _BELOW = 1.0, 0.95, 0.8
 _INTEGER_FIT, _NAME_FIT, _FREE_FIT = 0.6, 0.8, 0.7
 _MIN_SCORE = 0.4
+_AMBIGUOUS = 0.55
 _MAX_LINE_GAP = 2.5
 
 
@@ -44,9 +45,16 @@ def find_field_answer(question: Question, text: str, lines: Sequence[Line]) -> F
     """
     if question.kind is AnswerKind.EXTREME:
         return _locate(find_extreme(question, text), text, lines)
-    if field := find_bill_field(question, text):
-        return _locate(field, text, lines)
-    labelled = max(_find_labelled(question, lines), key=lambda found: found.score, default=None)
+    field = _locate(find_bill_field(question, text), text, lines)
+    if field and field.score >= WEAK_FIELD:
+        return field
+    answers = [one for one in (field, _find_other_answer(question, text, lines)) if one]
+    return max(answers, key=lambda one: one.score, default=None)
+
+
+def _find_other_answer(question: Question, text: str, lines: Sequence[Line]) -> FieldAnswer | None:
+    """Returns the value of a label that the question names, or the answer of a passage."""
+    labelled = _best_labelled(question, lines)
     passage = find_passage_answer(question, text)
     if labelled and labelled.score >= max(_MIN_SCORE, passage.score if passage else 0.0):
         return labelled
@@ -62,6 +70,15 @@ def _locate(found: tuple[int, int, float] | None, text: str, lines: Sequence[Lin
     line = next((line for line in lines if first in line.text), None)
     line = line or max((one for one in lines if one.text in first), key=lambda one: len(one.text), default=None)
     return FieldAnswer(" ".join(answer.split()), found[2] * (line.score if line else 1.0), line)
+
+
+def _best_labelled(question: Question, lines: Sequence[Line]) -> FieldAnswer | None:
+    """Returns the value of the label that fits best, with a lower score if another value fits as well."""
+    found = sorted(_find_labelled(question, lines), key=lambda one: -one.score)
+    if not found:
+        return None
+    is_ambiguous = any(one.score == found[0].score and one.answer != found[0].answer for one in found)
+    return replace(found[0], score=found[0].score * _AMBIGUOUS) if is_ambiguous else found[0]
 
 
 def _find_labelled(question: Question, lines: Sequence[Line]) -> Iterator[FieldAnswer]:
@@ -84,6 +101,8 @@ def _match_label(question: Question, label: str) -> float:
     if not shared or len(tokens) > _LABEL_WORDS:
         return 0.0
     words, asked = (" ".join(_WORDS.findall(text.lower())) for text in (label, question.text))
+    if question.kind is AnswerKind.CODE and not shared & content_tokens(" ".join({*words.split()} & {*asked.split()})):
+        return 0.0  # a number belongs to the noun that is asked for, not to a verb such as "leave"
     exact = 1.0 if f" {words} " in f" {asked} " else _INEXACT
     return exact * 2 * len(shared) / (len(question.focus) + len(tokens))
 

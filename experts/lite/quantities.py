@@ -79,7 +79,7 @@ _DATES = (
     ),
 )
 _DUE_LABEL = re.compile(
-    r"\b(?:due|pay(?:able)?\s+(?:by|until|before)|deadline|fällig|zahlbar\s+bis|échéance|vencimiento)\b|납부\s*기한|到期",
+    r"\b(?:due|pay(?:able)?\s+(?:by|until|before)|deadline|valid\s+until|expires?|expir(?:y|ation)|fällig|(?:zahlbar|gültig)\s+bis|échéance|valable\s+jusqu|vencimiento)\b|납부\s*기한|到期",
     re.IGNORECASE,
 )
 _ISSUE_LABEL = re.compile(

@@ -7,7 +7,7 @@ text does not state one.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
@@ -23,6 +23,8 @@ from experts.lite.question_types import (
 )
 from experts.lite.text_processing import Sentence, require_text, split_sentences
 
+WEAK_FIELD = 0.6
+"""Score of a field of a bill below which a passage may answer better."""
 _MIN_COVERAGE = 0.34
 """Share of the question's words, weighted by rarity, that a passage must have."""
 _MIN_FREE = {AnswerKind.ANY: 0.5, AnswerKind.WHY: 0.5, AnswerKind.YES_NO: 0.34}
@@ -35,6 +37,8 @@ _LABEL_WORDS = re.compile(r"[^\W_]+")
 _SHORT_TEXT_WORDS = 60
 _LONE_SPAN_SCORE, _LONE_FIXED_SCORE, _GUESS_SCORE = 0.35, 0.6, 0.25
 _AMBIGUITY_FACTOR = 0.55
+_RIVAL_SHARE = 0.9
+"""Share of the best coverage from which a span of another passage makes an answer ambiguous."""
 _DOUBTFUL_SUPPORT = 0.44
 """So that the answer is at most a guess."""
 _DISTANCE_STEP, _PRECEDING_PENALTY = 25, 25
@@ -56,11 +60,17 @@ _UNTYPED_KINDS = frozenset({AnswerKind.ANY, AnswerKind.WHY, AnswerKind.YES_NO})
 _NAMED_KINDS = frozenset({AnswerKind.WHO, AnswerKind.WHERE})
 """Kinds of which texts have many spans, so that a question without further words says too little."""
 _AMOUNT_KINDS = frozenset({AnswerKind.MONEY, AnswerKind.COUNT})
+_CLAUSE_KINDS = _AMOUNT_KINDS | {
+    AnswerKind.TIME, AnswerKind.DATE, AnswerKind.DURATION, AnswerKind.MEASURE, AnswerKind.PERCENT,
+}  # fmt: skip
+"""Kinds whose spans belong to the clause that they are in."""
+_CLAUSE_BREAK = re.compile(r"[,;:]\s|\s(?:and|but|while|und|aber|et|mais|y|pero)\s")
 _LONE_KINDS = frozenset(
     {AnswerKind.WHERE, AnswerKind.DATE, AnswerKind.TIME, AnswerKind.MONEY, AnswerKind.ADDRESS, AnswerKind.PERCENT}
 )
 
 _QUESTION_NAME = re.compile(r"(?<=[a-z,]\s)[A-ZÀ-ÖØ-Þ][a-zß-ÿ]{3,}")
+_KEY_WORD = compile_pattern("key_word")
 _COPULA, _REASON = compile_pattern("copula"), compile_pattern("reason")
 _SUPERSEDED, _CURRENT = compile_pattern("superseded"), compile_pattern("current")
 _ASKS_FOR_OLD = re.compile(r"\b(?:old|original(?:ly)?|before|previous(?:ly)?|former(?:ly)?|first|was)\b", re.IGNORECASE)
@@ -100,9 +110,10 @@ def find_answer(question: str, context: str) -> Answer | None:
     parsed = Question.parse(question)
     if parsed.kind is AnswerKind.EXTREME:
         return _span_answer(find_extreme(parsed, context), context)
-    if found := find_bill_field(parsed, context):
-        return _span_answer(found, context)
-    return find_passage_answer(parsed, context)
+    field, passage = _span_answer(find_bill_field(parsed, context), context), None
+    if field is None or field.score < WEAK_FIELD:
+        passage = find_passage_answer(parsed, context)
+    return max((one for one in (field, passage) if one), key=lambda one: one.score, default=None)
 
 
 def find_passage_answer(question: Question, context: str) -> Answer | None:
@@ -119,16 +130,28 @@ def find_passage_answer(question: Question, context: str) -> Answer | None:
         return _find_lone_span(question, candidates, context)
     best = max(covered, key=lambda one: one.rank)
     text = context[best.start : best.end]
-    rivals = {
-        context[one.start : one.end]
-        for one in covered
-        if one.rank[:-1] == best.rank[:-1] and context[one.start : one.end] != text
-    }
-    ambiguity = _AMBIGUITY_FACTOR if rivals and not question.focus else 1.0
-    if not question.focus and question.kind in _NAMED_KINDS:
-        ambiguity = _AMBIGUITY_FACTOR
+    ambiguity = _AMBIGUITY_FACTOR if _is_ambiguous(question, best, covered, context) else 1.0
     score = min(1.0, best.coverage) * _FACTORS.get(question.kind, _DEFAULT_FACTOR) * ambiguity
     return Answer(text, round(score, 4), best.start, best.end)
+
+
+def _is_ambiguous(question: Question, best: "_Candidate", covered: Sequence["_Candidate"], context: str) -> bool:
+    """Whether another span has as much evidence, or a name is one of several without the role that is asked for."""
+    if not question.focus and question.kind in _NAMED_KINDS:
+        return True
+    text = context[best.start : best.end]
+    rivals = [one for one in covered if context[one.start : one.end] != text]
+    if question.kind in _NAMED_KINDS and best.role <= 0 and any(one.passage == best.passage for one in rivals):
+        return True
+    return any(
+        one.rank[:-1] == best.rank[:-1]
+        or (
+            one.passage != best.passage
+            and (one.currency, one.role) == (best.currency, best.role)
+            and one.coverage >= _RIVAL_SHARE * best.coverage
+        )
+        for one in rivals
+    )
 
 
 def coverage_of(question: Question, context: str) -> float:
@@ -164,8 +187,19 @@ def _cut(sentences: Sequence[Sentence]) -> Iterator[Sentence]:
 class _Candidate:
     coverage: float
     rank: tuple[float, ...]
+    """Coverage with currency, then the features of the span."""
+    passage: int
+    """Start of its passage."""
     start: int
     end: int
+
+    @property
+    def currency(self) -> float:
+        return self.rank[1]
+
+    @property
+    def role(self) -> float:
+        return self.rank[2]
 
 
 def _ends_passage(line: str, following: str) -> bool:
@@ -186,8 +220,16 @@ def _span_answer(found: tuple[int, int, float] | None, context: str) -> Answer |
     return Answer(context[found[0] : found[1]], found[2], found[0], found[1]) if found else None
 
 
-def _score_passages(question: Question, passages: Sequence[Sentence]) -> Iterator[tuple[float, Sentence]]:
-    """Scores passages by overlap with the question, weighted by rarity, plus a share of the preceding one."""
+def _score_passages(
+    question: Question, passages: Sequence[Sentence], answering: Container[Sentence] = ()
+) -> Iterator[tuple[float, Sentence]]:
+    """Scores passages by overlap with the question, weighted by rarity, plus a share of the preceding one.
+
+    Args:
+        question: with the words that count.
+        passages: in text order.
+        answering: passages with spans of the question's kind, whose words count for no other passage.
+    """
     token_sets = [content_tokens(passage.text) for passage in passages]
     counts = Counter(token for tokens in token_sets for token in tokens)
     weights = {token: math.log(1 + len(passages) / (counts[token] or 0.5)) for token in question.focus}
@@ -200,7 +242,7 @@ def _score_passages(question: Question, passages: Sequence[Sentence]) -> Iterato
         hinted = _HINT_SHARE if question.hints & tokens and base else 0.0
         labelled = _LABEL_SHARE if base and _is_label_in(passage.text, question.text) else 0.0
         yield min(1.0, base + hinted + labelled), passage
-        previous = tokens
+        previous = frozenset() if passage in answering else tokens
 
 
 def _is_label_in(passage: str, question: str) -> bool:
@@ -210,30 +252,47 @@ def _is_label_in(passage: str, question: str) -> bool:
 
 
 def _candidates(question: Question, passages: Sequence[Sentence]) -> Iterator[_Candidate]:
-    for whole, passage in _score_passages(question, passages):
-        for start, end in find_spans(question, passage.text)[:_MOST_SPANS]:
+    found = {passage: spans for passage in passages if (spans := find_spans(question, passage.text)[:_MOST_SPANS])}
+    keys, before = _key_tokens(question), dict(zip(passages[1:], passages, strict=False))
+    for whole, passage in _score_passages(question, passages, found):
+        for start, end in found.get(passage, ()):
             features = _features(question, passage.text, (start, end))
-            coverage = whole * _support(question, passage.text, (start, end))
+            has_keys = keys <= content_tokens(passage.text + " " + (before[passage].text if passage in before else ""))
+            support = _support(question, passage.text, (start, end), found[passage]) if has_keys else _DOUBTFUL_SUPPORT
+            coverage = whole * support
             rank = (round(coverage + 0.2 * features[0], 4), *features)
-            yield _Candidate(coverage, rank, passage.start + start, passage.start + end)
+            yield _Candidate(coverage, rank, passage.start, passage.start + start, passage.start + end)
 
 
-def _support(question: Question, text: str, span: Span) -> float:
-    """Returns the share of a passage's coverage that holds for an amount.
+def _key_tokens(question: Question) -> frozenset[str]:
+    """Returns the weekdays, months, names and numbers of a question, which no other word stands for."""
+    words = [match[0] for pattern in (_KEY_WORD, _QUESTION_NAME) for match in pattern.finditer(question.text)]
+    return content_tokens(" ".join(words)) & question.focus
 
-    It is lower if the other words of the question are missing, or in another part of the sentence.
+
+def _support(question: Question, text: str, span: Span, spans: Sequence[Span]) -> float:
+    """Returns the share of a passage's coverage that holds for a span.
+
+    It is lower if the clause of another span has words of the question that its own clause has not; for an amount also
+    if the other words of the question are missing, or in another part of the sentence.
     """
-    if question.kind not in _AMOUNT_KINDS or not question.focus:
+    if question.kind not in _CLAUSE_KINDS or not question.focus:
         return 1.0
-    breaks = [match.start() for match in re.finditer(r"[,;:]\s", text)]
-    start = max((at for at in breaks if at < span[0]), default=0)
-    end = min((at for at in breaks if at >= span[1]), default=len(text))
-    inside = content_tokens(text[start : span[0]] + " " + text[span[1] : end])
-    everywhere, counted = content_tokens(text), content_tokens(text[slice(*span)])
-    others = question.focus - counted
-    if others and not others & everywhere:
+    others = question.focus - content_tokens(text[slice(*span)])
+    inside = others & _clause_tokens(text, span)
+    if question.kind in _AMOUNT_KINDS and others and not (others & content_tokens(text) and inside):
         return _DOUBTFUL_SUPPORT
-    return _DOUBTFUL_SUPPORT if others and others & everywhere and not others & inside else 1.0
+    own = question.focus & _clause_tokens(text, span)
+    is_best = all(question.focus & _clause_tokens(text, other) <= own for other in spans)
+    return 1.0 if is_best else _DOUBTFUL_SUPPORT
+
+
+def _clause_tokens(text: str, span: Span) -> frozenset[str]:
+    """Returns the content words around a span, up to the next commas or conjunctions."""
+    breaks = list(_CLAUSE_BREAK.finditer(text))
+    start = max((match.end() for match in breaks if match.end() <= span[0]), default=0)
+    end = min((match.start() for match in breaks if match.start() >= span[1]), default=len(text))
+    return content_tokens(text[start : span[0]] + " " + text[span[1] : end])
 
 
 def _features(question: Question, text: str, span: Span) -> tuple[float, ...]:
@@ -296,7 +355,8 @@ def _find_free_answer(question: Question, passages: Sequence[Sentence], context:
         return None
     coverage, passage = ranked[0]
     start, end, is_exact = _find_relevant_part(question, passage)
-    score = coverage * (_DEFAULT_FACTOR if is_exact else _DEFAULT_FACTOR / 2)
+    has_rival = len(ranked) > 1 and ranked[1][0] >= _RIVAL_SHARE * coverage
+    score = coverage * (_DEFAULT_FACTOR if is_exact and not has_rival else _DEFAULT_FACTOR / 2)
     return Answer(context[start:end], round(score, 4), start, end)
 
 

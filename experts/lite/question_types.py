@@ -67,6 +67,8 @@ FIXED_FORMAT_KINDS = frozenset({AnswerKind.EMAIL, AnswerKind.PHONE, AnswerKind.U
 _TYPE_WORDS = frozenset(map(stem, load_questions()["type_words"]))
 """Words of questions that name the kind of answer or the document itself, so that evidence need not repeat them."""
 
+_ELISION = re.compile(r"(?:[cdjlmnst]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
+"""French articles and pronouns before a vowel."""
 _CJK = re.compile(r"[\u3400-\u9fff]+")
 _HANGUL = re.compile(r"[\uac00-\ud7af]+")
 _CJK_TYPE_WORDS = compile_pattern("cjk_type_word")
@@ -112,16 +114,18 @@ def content_tokens(text: str, *, is_question: bool = False) -> frozenset[str]:
 def iter_tokens(text: str, *, is_question: bool = False) -> Iterator[tuple[str, int, int]]:
     """Yields the stems of content words with their spans."""
     for match in re.finditer(r"[^\W_]+(?:['’][^\W_]+)*", text):
-        word = match[0].lower()
+        elided = _ELISION.match(match[0])
+        start = match.start() + (elided.end() if elided else 0)
+        word = text[start : match.end()].lower()
         if _CJK.search(word):
-            yield from _cjk_tokens(word, match.start(), is_question=is_question)
+            yield from _cjk_tokens(word, start, is_question=is_question)
         elif _HANGUL.search(word):
             if len(word) >= _HANGUL_STEM and not (is_question and _HANGUL_TYPE_WORDS.match(word)):
-                yield word[:_HANGUL_STEM], match.start(), match.end()
+                yield word[:_HANGUL_STEM], start, match.end()
         elif word not in STOPWORDS and word not in _OTHER_STOPWORDS and len(word) > 1:
             token = _canonical(stem(word))
             if not (is_question and (stem(word) in _TYPE_WORDS or token in _TYPE_WORDS)):
-                yield token, match.start(), match.end()
+                yield token, start, match.end()
 
 
 def _cjk_tokens(word: str, start: int, *, is_question: bool) -> Iterator[tuple[str, int, int]]:

@@ -15,6 +15,9 @@ LETTER = (
     "Please bring your insurance card. The visit takes 45 minutes and costs 30 euros. Parking is behind the library."
 )
 
+SURE = 0.6
+"""Score from which an answer is given as a fact."""
+
 
 def answer(question: str, context: str) -> str | None:
     found = find_answer(question, context)
@@ -75,6 +78,53 @@ def test_date_without_any_word_of_the_question_is_a_guess() -> None:
     found = find_answer("When is the concert?", "SUMMER NIGHT\nSaturday 22 June, 7 pm")
     assert found
     assert found.score < 0.6
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "expected"),
+    [
+        ("When do we meet at the hall?", "We meet at 8:40 at the hall, kick-off is at 10:30.", "8:40"),
+        ("how much was the chain?", "The chain cost 34 euros and the work 20 euros.", "34 euros"),
+        ("How many tables were ordered?", "Lisa ordered two chairs and Mark ordered three tables.", "three tables"),
+        (
+            "When does the job start?",
+            "We need a cook, starting on 1 September. The work days are Friday to Sunday.",
+            None,
+        ),
+        ("Who was there when they came?", "On 2 June the agents came together with Mr. Dale.", "Dale"),
+        ("How many people is this recipe for?", "Pancakes for four people\n3 eggs", "four people"),
+        ("Combien de beurre il faut ?", "1 kg d'oignons\n80 g de beurre", "80 g de beurre"),
+        ("언제까지 알려 줘야 해요?", "10월 18일에 잔치가 있습니다. 10월 10일까지 알려 주세요.", "10월 10일"),
+        ("到哪里提货？", "请于5月20日前到人民路88号提货。", "人民路88号"),
+    ],
+)
+def test_span_belongs_to_the_words_of_the_question(question: str, context: str, expected: str | None) -> None:
+    found = find_answer(question, context)
+    assert (found.text if found and found.score >= SURE else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "context"),
+    [
+        ("When was the bridge closed?", "The bridge was built in 1742 and closed in 1990."),
+        ("Who bought the house?", "John Smith sold the house to Mary Jones."),
+        ("when is the shop open on sunday?", "The shop is open on Monday from 9 to 17. On Sunday it is closed."),
+        ("Was kostet eine Karte für Kinder?", "Eine Karte kostet 5,50 Euro, für Kinder 3 Euro."),
+        ("how much is the pizza?", "Pizza small\t8.00\nPizza large\t11.00"),
+        ("Until when can I return it?", "Payment due\t13 June 2024\nReturns are free for a month."),
+        ("What is the total?", "Total\t300.00\nTotal\t12.00"),
+    ],
+)
+def test_answer_with_a_rival_is_at_most_a_guess(question: str, context: str) -> None:
+    found = find_answer(question, context)
+    assert found is None or found.score < SURE
+
+
+def test_sender_of_a_mail_is_in_its_head() -> None:
+    assert (
+        answer("who sent this mail", "From: Karen Wells\nTo: all parents\n\nHi all,\nsee you.\n\nKaren")
+        == "Karen Wells"
+    )
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,30 @@ def test_question_that_is_not_understood_is_declined(question: str) -> None:
         result(question, PLUMBER, ELECTRICIAN)
 
 
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("which trip takes longer?", "trip"),
+        ("which concert is first?", "concert"),
+        ("which one has more VAT, and what does it cost", "vat"),
+        ("which tap is cheaper", "tap"),
+        ("which room is bigger", "which amounts"),
+    ],
+)
+def test_comparison_of_something_else_is_declined(question: str, named: str) -> None:
+    with pytest.raises(InvalidRequest, match=named):
+        result(question, PLUMBER, ELECTRICIAN)
+
+
+def test_offers_are_compared_by_the_end_of_their_validity() -> None:
+    offers = [f"Date\t{day} March 2025\nValid until\t{day + 10} March 2025\nTotal\t{day}0.00" for day in (9, 5)]
+    assert result("which offer expires first", *offers).startswith("text 2 has the earliest due date, 15 March 2025")
+
+
+def test_amounts_together_are_added_up_and_not_compared() -> None:
+    assert result("what do they cost together", PLUMBER, ELECTRICIAN).startswith("£599.40 is the sum")
+
+
 def test_list_of_a_single_text_is_added_up_unless_it_states_a_total() -> None:
     assert result("add up the prices", "bread 2.00\nmilk 1.10") == "3.10 is the sum of 2.00, 1.10"
     with pytest.raises(InvalidRequest, match="states a total already"):

@@ -4,8 +4,15 @@ import pytest
 
 from services.planner.embedded.corrections import apply_correction
 from services.planner.embedded.retrieval_templates import unwrap
-from services.planner.plan import NoteKind
+from services.planner.plan import NoteKind, Text
 from tests.support.plans import embedded_plan, notation, plan_request
+
+PASSAGE = "Anna lives in Rome with her two cats."
+
+
+def corrected_text(text: str) -> str | None:
+    corrected = apply_correction(plan_request(text))
+    return corrected.text if corrected else None
 
 
 @pytest.mark.parametrize(
@@ -19,10 +26,36 @@ from tests.support.plans import embedded_plan, notation, plan_request
         ("Caption a.png in French, I meant b.png", "Caption b.png in French"),
         ("Translate it to Spanish... no wait, make that Polish.", "Translate it to Polish."),
         ("tell me the check-in date, sorry, the check-out date", "tell me the check-out date"),
+        ("summarize this. No wait, read it aloud instead", "read it aloud"),
+        ("How much milk do I need? Sorry, I meant butter.", "How much butter do I need"),
+        ("When does Ms Lee Anna arrive, sorry, I meant Boris", "When does Ms Lee Boris arrive"),
+        ("What is the price of the lamp? I meant the backpack", "What is the price of the backpack"),
     ],
 )
 def test_corrected_words_replace_the_words_before(text: str, expected: str) -> None:
-    assert apply_correction(plan_request(text)).text == expected
+    assert corrected_text(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("what is the total in bill.pdf? no, I meant the other file", "what is the total in offer.pdf"),
+        ("how much does the bill say, no sorry I meant the offer", "how much does the offer.pdf say"),
+    ],
+)
+def test_correction_names_another_file(text: str, expected: str) -> None:
+    corrected = apply_correction(plan_request(text, ["bill.pdf", "offer.pdf"]))
+    assert corrected
+    assert corrected.text == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["What is the total? No, I meant the other file.", "Who signed it? Sorry, I meant yesterday."]
+)
+def test_request_with_an_unclear_correction_is_not_planned(text: str) -> None:
+    draft = embedded_plan(plan_request(text, ["bill.pdf", "offer.pdf"]))
+    assert draft.tasks == ()
+    assert draft.notes[0].kind is NoteKind.CLARIFY
 
 
 @pytest.mark.parametrize(
@@ -36,24 +69,38 @@ def test_corrected_words_replace_the_words_before(text: str, expected: str) -> N
     ],
 )
 def test_message_without_a_correction_is_unchanged(text: str) -> None:
-    assert apply_correction(plan_request(text)).text == text
+    assert corrected_text(text) == text
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "Answer from the text. Text: Anna lives in Rome with her two cats. Where does Anna live?",
-        "Context: Anna lives in Rome with her two cats.\nQuestion: Where does Anna live?",
-        "Use this.\n<context>\nAnna lives in Rome with her two cats.\n</context>\nQuestion: Where does Anna live?",
+        f"Answer from the text. Text: {PASSAGE} Where does Anna live?",
+        f"Context: {PASSAGE}\nQuestion: Where does Anna live?",
+        f"Use this.\n<context>\n{PASSAGE}\n</context>\nQuestion: Where does Anna live?",
+        f"### Context:\n{PASSAGE}\n\n### Question:\nWhere does Anna live?\n\n### Answer:",
+        f'<context>\n<source id="1">{PASSAGE}</source>\n</context>\n\n<query>Where does Anna live?</query>',
+        f"Use this context.\n\n{PASSAGE}\n\nQuestion: Where does Anna live?\nHelpful Answer:",
+        f"Context is below.\n------\n{PASSAGE}\n------\nQuery: Where does Anna live?\nAnswer: ",
+        f'Use this text:\n"""\n{PASSAGE}\n"""\nQ: Where does Anna live',
+        f"Context:\n[CONTEXT 0]:\n{PASSAGE}\n[END CONTEXT 0]\n\nWhere does Anna live?",
+        f"Question: Where does Anna live?\nContext: {PASSAGE}\nAnswer:",
     ],
 )
 def test_prompt_of_a_retrieval_front_end_becomes_question_and_quotation(text: str) -> None:
-    expected = "Where does Anna live? “Anna lives in Rome with her two cats.”"
+    expected = f"Where does Anna live? “{PASSAGE}”"
     assert unwrap(plan_request(text)).text == expected
 
 
+def test_retrieval_prompt_in_another_language_is_planned_in_it() -> None:
+    text = "Kontext: Das Bad ist von Mai bis September geöffnet.\n\nFrage: Wann ist das Bad geöffnet?\n\nAntwort:"
+    (task,) = embedded_plan(plan_request(text)).tasks
+    assert task.arguments["question"] == Text("Wann ist das Bad geöffnet?")
+    assert task.arguments["context"] == Text("Das Bad ist von Mai bis September geöffnet.")
+
+
 def test_text_without_a_question_is_no_retrieval_prompt() -> None:
-    text = "Summarize this text: Anna lives in Rome with her two cats."
+    text = f"Summarize this text: {PASSAGE}"
     assert unwrap(plan_request(text)).text == text
 
 

@@ -35,6 +35,29 @@ def test_short_follow_up_is_completed_by_the_question_before_it(text: str, quest
     assert complete(plan_request(text, earlier=INVOICE)).text == question
 
 
+FLOUR = (Turn(by_user=True, text="how much flour do I need?", attachments=inputs(["cake.txt"])),)
+TWO_FILES = (Turn(by_user=True, text="what's the total in a.pdf?", attachments=inputs(["a.pdf", "b.pdf"])),)
+
+
+@pytest.mark.parametrize(
+    ("text", "earlier", "question"),
+    [
+        ("no, not the flour, the milk", FLOUR, "how much milk do I need?"),
+        ("and the milk?", FLOUR, "how much milk do I need?"),
+        ("no, I meant the other file", TWO_FILES, "what is the total in b.pdf?"),
+    ],
+)
+def test_correction_replaces_words_of_the_question_before_it(
+    text: str, earlier: tuple[Turn, ...], question: str
+) -> None:
+    assert complete(plan_request(text, earlier=earlier)).text == question
+
+
+@pytest.mark.parametrize("text", ["sorry, wrong file, here is the right one", "and this one?", "same for this file"])
+def test_question_is_repeated_for_another_file(text: str) -> None:
+    assert complete(plan_request(text, ["other.pdf"], earlier=INVOICE)).text == "How much do I have to pay?"
+
+
 def test_pronoun_means_what_the_question_before_was_about() -> None:
     earlier = (Turn(by_user=True, text="what day is my appointment?"),)
     assert complete(plan_request("who is that with?", earlier=earlier)).text == "who is my appointment with?"

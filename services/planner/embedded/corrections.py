@@ -1,50 +1,152 @@
 """Applies a correction within a message: "the invoice date, no wait, the due date" means the due date."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
+from services.planner.embedded.resources import Resource, resources
 from services.planner.request import Request
 
+_INTERJECTIONS = r"(?:(?:oh|oops|ah|hm+|uh|um|wait|ok|no|nope|sorry|actually)[,.!\s]+)*"
+_CLEAR = r"(?:scratch that|i meant?|or rather|actually,? no|no,? wait|wait,? no|make that)\b"
 _MARKER = re.compile(
-    r"\s*(?:[,;–—]|\.{3}|…|\s-+)\s*(?:oh[,\s]+|wait[,\s]+)*"
-    r"(?:(?:(?:no|nope|actually no|sorry)[,\s]+(?:wait|sorry|actually|i meant?)\b|sorry(?=,)"
-    r"|(?:scratch that|i meant?|or rather|actually,? no|make that)\b)[,:\s]*)+(?:just\s+)?",
+    rf"\s*(?:(?:[,;–—]|\.{{3}}|…|\s-+)\s*(?:(?:oh|oops|ah|hm+|uh|um|wait)[,\s]+)*"
+    rf"(?:(?:(?:no|nope|actually no|sorry)[,\s]+(?:wait|sorry|actually|i meant?)\b|sorry(?=,)|{_CLEAR})[,:\s]*)+"
+    rf"|[.?!]+\s+{_INTERJECTIONS}{_CLEAR}(?!\s+(?:by|with|to say)\b)(?<!mean(?=,))[,:\s]*)(?:just\s+)?",
     re.IGNORECASE,
 )
+"""Words of a correction; behind the end of a sentence only the clear ones."""
+_NOTHING = re.compile(rf"\s*{_INTERJECTIONS}(?:no|nope|oops|sorry|oh|ah|wait)?\s*", re.IGNORECASE)
+"""What a correction of an earlier message begins with."""
 _TRAILING = re.compile(r"[,\s]+(?:i meant?|instead|please)\s*(?=[.?!]*$)", re.IGNORECASE)
-_DETERMINER = re.compile(r"(?:the|a|an|my|our|your|his|her|its|their)\s", re.IGNORECASE)
 _COMMAND = re.compile(
     r"(?:what|who|where|when|why|which|how|is|are|does|read|summari[sz]e|make|turn|rotate|convert|count|find|tell|show"
     r"|give|translate|save|crop|resize|blur|describe|transcribe|extract|remove|list)\b",
     re.IGNORECASE,
 )
+_QUESTION = re.compile(r"\s*(?:what|who|where|when|why|which|how|is|are|was|were|do|does|did|can)\b", re.IGNORECASE)
 _SENTENCE_START = re.compile(r".*(?:[.?!\n]\s+|^)", re.DOTALL)
 _FILE = re.compile(r"[\w-]+\.[a-z]\w{1,3}\b", re.IGNORECASE)
+_OTHER_FILE = re.compile(
+    r"the\s+other\s+(?:one|file|document|pdf|picture|image|photo|recording|text|letter|bill|invoice|offer)[\s.!?]*",
+    re.IGNORECASE,
+)
 _LAST_WORD = re.compile(r"\S+\s*$")
+_PRONOUN = re.compile(r"\b(?:this|that|it|them|those|these)\s*$", re.IGNORECASE)
+_DETERMINER = r"(?:the|a|an|my|our|your|his|her|its|their)"
+_PREPOSITION = r"(?:of|in|on|at|for|to|from|with|by|into|as|and|or)"
+_AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|will|can)"
+_END_OF_PHRASE = rf"(?:{_DETERMINER}|{_PREPOSITION}|{_AUXILIARY})"
+_PHRASE = re.compile(rf"\b{_DETERMINER}\s+((?:(?!{_END_OF_PHRASE}\b)[\w'’-]+\s*)+)", re.IGNORECASE)
+_COUNTED = re.compile(r"\bhow\s+(?:much|many)\s+(?!(?:is|are|was|were|do|does|did)\b)([\w'’-]+)", re.IGNORECASE)
+_NAME = re.compile(r"(?<=\s)[A-Z][\w'’-]+")
+_WORD = re.compile(r"[^\W_]+")
 _LONGEST = 300
 """Characters of a message that is corrected within."""
 
 
-def apply_correction(request: Request) -> Request:
-    """The request with the corrected words of its last message replaced."""
+def apply_correction(request: Request) -> Request | None:
+    """The request with the corrected words of its last message replaced; None if it is unclear which they are."""
     text = request.text
     marker = _MARKER.search(text) if len(text) <= _LONGEST else None
-    if marker is None or not text[: marker.start()].strip() or not text[marker.end() :].strip():
+    if marker is None or _NOTHING.fullmatch(text[: marker.start()]) or not text[marker.end() :].strip():
         return request
     before, after = text[: marker.start()], _TRAILING.sub("", text[marker.end() :])
-    last = replace(request.conversation[-1], text=_corrected(before, after))
+    corrected = replace_corrected(before, after, sent_files(request))
+    if corrected is None:
+        return None
+    last = replace(request.conversation[-1], text=corrected)
     return replace(request, conversation=(*request.conversation[:-1], last))
 
 
-def _corrected(before: str, after: str) -> str:
+def sent_files(request: Request) -> list[Resource]:
+    """The files of the latest message that has some."""
+    named = [one for one in resources(request) if one.names[0] and not one.made]
+    latest = min((one.age for one in named), default=0)
+    return [one for one in named if one.age == latest]
+
+
+def replace_corrected(before: str, after: str, there: Sequence[Resource]) -> str | None:
+    """Returns a request with what a correction means instead; None if it is unclear what it replaces.
+
+    Args:
+        before: the request.
+        after: the correction without words such as "no, I meant".
+        there: the files that either may name.
+    """
     start = _SENTENCE_START.match(before)
     begin = start.end() if start else 0
+    if _OTHER_FILE.fullmatch(after):
+        return _with_other_file(before, there)
     file, named = _FILE.match(after), list(_FILE.finditer(before, begin))
     if file and named:
         return before[: named[-1].start()] + file[0] + before[named[-1].end() :] + after[file.end() :]
     if _COMMAND.match(after):
         return before[:begin] + after
-    if determiner := _DETERMINER.match(after):
-        first = re.compile(rf"\b{determiner[0].strip()}\s", re.IGNORECASE).search(before, begin)
-        return (before[: first.start()] if first else before + " ") + after
-    return _LAST_WORD.sub("", before) + after
+    if renamed := _with_called_file(before, after, there):
+        return renamed
+    is_phrase = re.match(rf"{_DETERMINER}\s", after, re.IGNORECASE)
+    return (_with_phrase if is_phrase else _with_word)(before, begin, after)
+
+
+def _with_phrase(before: str, begin: int, after: str) -> str | None:
+    """The request with another noun phrase; a command without one goes on with it."""
+    if found := _phrase(before, begin, after):
+        return before[: found.start()] + after.rstrip(" .?!") + _rest(before, found)
+    if pronoun := _PRONOUN.search(before, begin):
+        return before[: pronoun.start()] + after
+    return None if _QUESTION.match(before, begin) else f"{before} {after}"
+
+
+def _with_word(before: str, begin: int, after: str) -> str | None:
+    """The command with another last word; the question with another name, or another thing counted."""
+    if not _QUESTION.match(before, begin):
+        return _LAST_WORD.sub("", before) + after
+    is_name = after[:1].isupper() and _NAME.search(before, begin)
+    found = list((_NAME if is_name else _COUNTED).finditer(before, begin))
+    if not found or " " in after.strip():
+        return None
+    start, end = found[-1].span(0 if is_name else 1)
+    return before[:start] + after.strip(" .?!") + before[end:]
+
+
+def _rest(before: str, phrase: re.Match[str]) -> str:
+    rest = before[phrase.end() :]
+    return f" {rest}" if rest else ""
+
+
+def _phrase(before: str, begin: int, after: str) -> re.Match[str] | None:
+    """The noun phrase that a correction replaces: one with a word of it, else the last."""
+    words = set(_WORD.findall(after.lower())) - {"the", "a", "an", "my", "our", "your", "his", "her", "its", "their"}
+    phrases = list(_PHRASE.finditer(before, begin))
+    similar = [one for one in phrases if words & set(_WORD.findall(one[1].lower()))]
+    return next(iter(similar or phrases[-1:]), None)
+
+
+def _with_other_file(before: str, there: Sequence[Resource]) -> str | None:
+    """The request with the other of two files, if it names one of them."""
+    if len(there) != 2:  # noqa: PLR2004  # "the other one" is one of two
+        return None
+    for one, other in (there, there[::-1]):
+        if (found := _mention(before, one)) and not _mention(before, other):
+            return before[: found[0]] + other.names[0] + before[found[1] :]
+    return None
+
+
+def _with_called_file(before: str, after: str, there: Sequence[Resource]) -> str | None:
+    """The request with another file, if request and correction call files by words of their names."""
+    meant = [one for one in there if _mention(after, one)]
+    others = [one for one in there if one not in meant and _mention(before, one)]
+    if len(meant) != 1 or len(others) != 1 or not (found := _mention(before, others[0])):
+        return None
+    return before[: found[0]] + meant[0].names[0] + before[found[1] :]
+
+
+def _mention(words: str, resource: Resource) -> tuple[int, int] | None:
+    """Where words name a file, wholly or by a word of its name."""
+    name = words.lower().find(resource.names[0])
+    if name >= 0:
+        return name, name + len(resource.names[0])
+    stem = set(_WORD.findall(resource.names[0].rpartition(".")[0]))
+    found = (match for match in _WORD.finditer(words) if match[0].lower() in stem)
+    return next((match.span() for match in found), None)

@@ -33,8 +33,12 @@ _ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last
 _THINGS = (
     r"(?:one|images?|pictures?|photos?|pics?|files?|recordings?|audios?|clips?|videos?|pages?|documents?|pdfs?|texts?)"
 )
+_WRITINGS = (
+    r"(?:letter|mail|e-?mail|message|invoice|bill|receipt|offer|quote|review|article|report|recipe|note"
+    r"|contract|caller)"
+)
 _ORDINAL = re.compile(
-    rf"\b({'|'.join(_ORDINALS)})\s+(?:\w+\s+)?{_THINGS}\b"
+    rf"\b({'|'.join(_ORDINALS)})\s+(?:\w+\s+)?(?:{_THINGS}|{_WRITINGS})\b"
     rf"|\bthe\s+({'|'.join(_ORDINALS)})(?=\s*$|\s*[.,;!?]|\s+(?:and|then|by|to|in|into|aloud|out)\b)"
     rf"|\b{_THINGS}\s+(\d)\b"
 )
@@ -190,14 +194,22 @@ class Media:
         before = [mention.resource for mention in self._mentions if mention.start < clause.start and mention.resource]
         return [resource for resource in before if resource in sent][-1:]
 
-    def _narrowings(self, clause: Clause, modality: Modality, sent: Sequence[Resource]) -> Iterator[list[Resource]]:
-        if len(sent) <= 1:
-            return
+    def numbered(self, clause: Clause, modality: Modality) -> list[Resource]:
+        """The one of several files sent now that a clause calls the first, the second and so on."""
+        sent = [one for one in self._resources if modality in one.modalities[:1] and not one.age]
+        return next(self._by_number(clause, sent), []) if len(sent) > 1 else []
+
+    def _by_number(self, clause: Clause, sent: Sequence[Resource]) -> Iterator[list[Resource]]:
         if ordinal := _ORDINAL.search(clause.masked):
             word = ordinal[1] or ordinal[2]
             index = _ORDINALS[word] if word else int(ordinal[3]) - 1
             if -1 <= index < len(sent):
                 yield [sent[index]]
+
+    def _narrowings(self, clause: Clause, modality: Modality, sent: Sequence[Resource]) -> Iterator[list[Resource]]:
+        if len(sent) <= 1:
+            return
+        yield from self._by_number(clause, sent)
         if len([one for one in self.every(clause) if one in sent]) == len(sent):
             yield list(sent)
         called = [resource for resource in self.called(clause, modality) if resource in sent]

@@ -50,6 +50,17 @@ def beyond_tasks(words: str) -> Note:
     return _unmapped(f"“{words}” asks for something that no kind of task here does: {remedy}.", words)
 
 
+def unclear_correction(words: str) -> Note:
+    """A correction, and what it replaces is not clear."""
+    return _clarify(f"“{words}” corrects something, and it is unclear what: write the whole request again.", words)
+
+
+def whole_only(words: str) -> Note:
+    """A task is wanted for a part of what was sent, and takes all of it."""
+    remedy = "send only that part to get nothing else"
+    return _unmapped(f"“{words}” is about a part, and tasks work on all that was sent: {remedy}.", words)
+
+
 def which_language(clause: Clause) -> Note:
     """Several texts and languages, and which belong together is not said."""
     remedy = "name the language right after each quoted text"

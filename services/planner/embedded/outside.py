@@ -18,6 +18,13 @@ _DELIVERING = (
     rf"|(?:send|deliver)\s+(?!me\b|us\b){_OBJECT}(?!\w)(?!.*\bto\s+(?:me|us)\b)"
     r"|send\s+(?:me|us)\s+(?:an?\s+)?(?:e-?mail|mail|message|text\s+message)\b"
 )
+_CHANGING = re.compile(
+    r"\b(?:louder|quieter|faster|slower)\b|\b(?:speed|slow)\s+(?:\w+\s+){0,3}?(?:up|down)\b"
+    r"|\b(?:cut|trim|remove)\s+(?:\w+\s+){1,4}(?:seconds?|minutes?)\b"
+    r"|\bexplain\b|\b(?:spell|grammar)[- ]?check\w*"
+    r"|\b(?:correct|fix)\s+(?:\w+\s+){0,3}(?:mistakes|errors|typos|grammar|spelling)\b"
+)
+"""Changes of recordings and texts that no task makes."""
 _VERB = re.compile(rf"(?<![\w'-])(?:{_DELIVERING})")
 LONGEST_LEAD = 20
 """Characters before a verb that are looked at."""
@@ -41,7 +48,8 @@ def outside(clause: Clause, lexicon: Lexicon) -> Iterator[tuple[int, int]]:
     stretches = list(pieces(masked, 0, len(masked)))
     for start, end in stretches[:-1] or stretches:
         core = start + (polite.end() if (polite := lexicon.polite.match(masked[start:end])) else 0)
-        if _delivers(clause, core, end) or _fetches(masked[core:end], lexicon):
+        is_change = not clause.matches and _CHANGING.search(masked, core, end)
+        if is_change or _delivers(clause, core, end) or _fetches(masked[core:end], lexicon):
             yield clause.start + core, clause.start + end
 
 

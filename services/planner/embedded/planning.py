@@ -11,11 +11,14 @@ from services.planner.embedded.intents import intents_of
 from services.planner.embedded.learned.reading import Reading, read
 from services.planner.embedded.learned.weights import Weights, weights
 from services.planner.embedded.learned.words import Token, tokens
+from services.planner.embedded.note_texts import unclear_correction
 from services.planner.embedded.retrieval_templates import unwrap
 from services.planner.embedded.rules import CONTROLLER, RuleDraft, Rules
 from services.planner.plan import Decision, Draft
 from services.planner.request import Request
 from services.planner.task_spec import Catalogue
+
+_UNCLEAR_CORRECTION = "Asked back without an LLM: a correction does not show what it replaces."
 
 
 class Embedded:
@@ -33,11 +36,14 @@ class Embedded:
 
     def plan(self, request: Request, catalogue: Catalogue) -> Draft:
         """A plan for the last turn, in whatever language; what cannot be planned is in its notes."""
-        draft = in_any_language(request, lambda english: self._plan(english, catalogue))
+        draft = in_any_language(unwrap(request), lambda english: self._plan(english, catalogue))
         return replace(draft, decision=replace(draft.decision, version=self._learned.version))
 
     def _plan(self, request: Request, catalogue: Catalogue) -> Draft:
-        drafted = self._rules.draft(complete(apply_correction(unwrap(request))), catalogue)
+        corrected = apply_correction(request)
+        if corrected is None:
+            return Draft((), (unclear_correction(request.text),), Decision(CONTROLLER, _UNCLEAR_CORRECTION))
+        drafted = self._rules.draft(complete(corrected), catalogue)
         if drafted.settled or not self._knows(drafted):
             return drafted.draft
         known = hints(drafted, self._places)

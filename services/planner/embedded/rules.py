@@ -27,6 +27,23 @@ SEVERAL = "several"
 """Aspect of words that call for a task only where there are several files or texts."""
 
 _DETECTING = frozenset(("object-detection", "zero-shot-object-detection"))
+_WHOLE = frozenset(
+    (
+        "summarization",
+        "image-to-text",
+        "text-to-speech",
+        "automatic-speech-recognition",
+        "text-classification",
+        "token-classification",
+        "translation",
+    )
+)
+"""Tasks that take all of a text, recording or document."""
+_PART = re.compile(
+    r"\b(?:first|second|third|fourth|last|next)\s+(?:\w+\s+)?"
+    r"(?:pages?|paragraphs?|sections?|chapters?|sentences?|lines?|half|minutes?|seconds?)\b"
+    r"|\b(?:page|paragraph|section|chapter|line)s?\s+\d+\b"
+)
 _PDF = re.compile(r"\bpdfs?\b")
 _DONE_TO_RESULT = re.compile(
     r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
@@ -170,11 +187,12 @@ class _Planning:
             tuple(self._resources),
             tuple(self._clauses),
             tuple(self._steps),
-            frozenset(self._reader.refused) - {step.spec.name for step in self._steps},
+            frozenset(self._reader.refused) - {step.spec.name for step in self._steps}
+            | (_DETECTING if self._only_pdfs else frozenset()),
             self._conditional
             or (self._is_beyond_tasks and not tasks)
             or (self._builder.asks_back and not tasks)
-            or (bool(tasks) and self._continues()),
+            or (bool(tasks) and (self._continues() or self._tells_apart())),
         )
 
     def _sentences(self) -> list[tuple[int, int]]:
@@ -187,6 +205,12 @@ class _Planning:
     def _continues(self) -> bool:
         """Whether all there is to work on comes from earlier turns."""
         return bool(self._resources) and all(one.age for one in self._resources) and not self._wording.payloads
+
+    def _tells_apart(self) -> bool:
+        """Whether each task is for one of several files, by its number, which what was learned knows nothing of."""
+        media = self._builder.media
+        kinds = media.sent_kinds()
+        return all(any(media.numbered(clause, modality) for modality in kinds) for clause in self._clauses)
 
     # ------------------------------------------------------------ reading
 
@@ -280,10 +304,17 @@ class _Planning:
         else:
             stretches = outside(clause, self._lexicon)
             self._builder.notes += [note_texts.beyond_tasks(self._said(*stretch)) for stretch in stretches]
+            if self._is_about_part(clause, steps):
+                self._builder.notes.append(note_texts.whole_only(clause.words))
         for step in steps:
             self._steps.append(step)
             self._builder.add(step)
             self._confidence.append(self._certainty(clause))
+
+    def _is_about_part(self, clause: Clause, steps: Sequence[Step]) -> bool:
+        """Whether a clause is about a page or another part of what was sent, and its task takes the whole."""
+        is_single = sum(not one.age for one in self._resources) == 1
+        return is_single and clause.says(_PART) and any(step.spec.name in _WHOLE for step in steps)
 
     def _not_planned(self, clause: Clause) -> list[Note]:
         if clause.asks and not self._resources:

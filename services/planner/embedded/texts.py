@@ -150,6 +150,7 @@ class Texts:
         """What the clause names, what has flowed, or what was sent."""
         return (
             self._named(clause)
+            or self._put_into_words(self._media.numbered(clause, Modality.TEXT), clause)
             or self._result(clause, spec)
             or self._every(clause)
             or self._of_media(clause)
