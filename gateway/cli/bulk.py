@@ -78,6 +78,12 @@ def bulk(
         str,
         typer.Option(metavar="COUNT", help="Stop after so many failed inputs, such as 100, or a share, such as 5%."),
     ] = "",
+    job_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the job to a file and run nothing: for Kubernetes or another machine."
+        ),
+    ] = None,
     url: Url = None,
     api_key: ApiKey = None,
     as_json: Json = False,
@@ -99,7 +105,8 @@ def bulk(
     Exit status: 0 every input has a result; 1 any other end; 2 invalid arguments; 130 ended with Ctrl-C.
     """
     with terminal.problems_reported():
-        _check_installed()
+        if job_file is None:
+            _check_installed()
         job = {
             "pipeline": _read_pipeline(pipeline, url, api_key),
             "sources": sources,
@@ -116,7 +123,7 @@ def bulk(
             "stop_after_errors": stop_after_errors,
             "as_json": as_json,
         }
-        status = _run(job)
+        status = _run(job) if job_file is None else _write(job_file, job)
     raise typer.Exit(status)
 
 
@@ -156,6 +163,15 @@ def _parse_setting(setting: str) -> tuple[str, str]:
     if not name or not separator:
         raise Problem(f"{setting!r} is not NAME=VALUE", remedy="name an input of the pipeline", status=USAGE)
     return name, value
+
+
+def _write(file: Path, job: Mapping[str, Any]) -> int:
+    """Writes a job file and returns the exit status of success."""
+    try:
+        file.write_text(json.dumps(job, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise Problem(f"cannot write {file}: {error.strerror}", remedy="name a file in an existing folder") from error
+    return 0
 
 
 def _run(job: Mapping[str, Any]) -> int:

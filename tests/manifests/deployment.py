@@ -19,6 +19,8 @@ _TEMPLATES = {
 }
 """Path of the pod template by kind of workload."""
 
+RAY_JOB = "RayJob"
+
 EXPERT = "hugginggpt.dev/expert"
 GPU = "nvidia.com/gpu"
 
@@ -62,7 +64,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Workload:
-    """A document that creates pods: Deployment, StatefulSet, DaemonSet, Job, CronJob or Pod."""
+    """A document that creates pods: Deployment, StatefulSet, DaemonSet, Job, CronJob or Pod; or a part of a RayJob."""
 
     document: Document
 
@@ -84,7 +86,7 @@ class Workload:
     @property
     def template(self) -> Document:
         found: Any = self.document
-        for key in _TEMPLATES[self.kind]:
+        for key in _TEMPLATES.get(self.kind, ("spec", "template")):
             found = found[key]
         return dict(found)
 
@@ -151,7 +153,8 @@ class Manifests:
 
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
-        return tuple(Workload(document) for document in self.of_kind(*_TEMPLATES))
+        parts = (part for job in self.of_kind(RAY_JOB) for part in _parts_of(job))
+        return tuple(Workload(document) for document in (*self.of_kind(*_TEMPLATES), *parts))
 
     @property
     def long_running(self) -> tuple[Workload, ...]:
@@ -164,6 +167,19 @@ class Manifests:
     def workloads_matching(self, selector: Mapping[str, Any]) -> tuple[Workload, ...]:
         """Workloads whose pods a label selector matches."""
         return tuple(workload for workload in self.workloads if selects(selector, workload.labels))
+
+
+def _parts_of(job: Document) -> Iterator[Document]:
+    """A RayJob's submitter, head and groups of workers, as documents with one pod template each."""
+    cluster = job["spec"]["rayClusterSpec"]
+    templates = {
+        "submitter": job["spec"]["submitterPodTemplate"],
+        "head": cluster["headGroupSpec"]["template"],
+        **{group["groupName"]: group["template"] for group in cluster["workerGroupSpecs"]},
+    }
+    for name, template in templates.items():
+        metadata = {**job["metadata"], "name": f"{job['metadata']['name']}-{name}"}
+        yield {**job, "metadata": metadata, "spec": {"template": template}}
 
 
 def get_list(document: Mapping[str, Any], key: str) -> list[Document]:

@@ -37,6 +37,7 @@ PROGRAMS: dict[str, tuple[type[BaseSettings], ...]] = {
     "services.orchestrator": (Orchestrator,),
     "services.responder": (Responder,),
     "experts.lite": (Expert,),
+    "experts.bulk": (Expert, SourceSettings),
     "experts.llm": (Expert,),
     "experts.remote": (Expert, RemoteSettings),
     "experts.served": (Expert, ServedSettings),

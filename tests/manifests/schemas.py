@@ -11,7 +11,7 @@ import kubernetes_validate.utils
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from tests.manifests.deployment import Document, Manifests, display_name
+from tests.manifests.deployment import RAY_JOB, Document, Manifests, Workload, display_name
 
 VERSIONS = ("1.32", "1.34", "1.36", "1.37")
 """Kubernetes versions: the oldest supported, the newest with a published schema, and two between."""
@@ -25,13 +25,20 @@ EXTENSIONS = Path(__file__).parent / "extensions"
 
 def violations(manifests: Manifests, version: str) -> Iterator[str]:
     """Errors that a strict API server of a version would report."""
-    for document in manifests.documents:
+    ray_pods = [_pod(workload) for workload in manifests.workloads if workload.kind == RAY_JOB]
+    for document in (*manifests.documents, *ray_pods):
         try:
             kubernetes_validate.validate(document, version, strict=True)
         except kubernetes_validate.SchemaNotFoundError:
             yield from _extension_violations(document)
         except ValidationError as error:
             yield f"{display_name(document)}: {_where(error)}: {error.message}"
+
+
+def _pod(workload: Workload) -> Document:
+    """A pod of a workload, to validate a template in a custom resource as one of Kubernetes' own."""
+    metadata = {**workload.template.get("metadata", {}), "name": workload.name}
+    return {**workload.template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata}
 
 
 def file_name(api_version: str, kind: str) -> str:

@@ -46,14 +46,20 @@ def valid_manifests() -> Manifests:
 
 
 def corrupted_manifests(name: str, path: str, value: Any) -> Manifests:
-    """The valid manifests with one field changed or removed.
+    """The valid manifests with one field changed or removed, as `changed` describes."""
+    return changed(valid_manifests(), name, path, value)
+
+
+def changed(manifests: Manifests, name: str, path: str, value: Any) -> Manifests:
+    """Manifests with one field changed or removed.
 
     Args:
+        manifests: The unchanged ones.
         name: Kind and name of the document, as in Deployment/planner.
         path: Path of the field, as in spec.template.spec.containers.0.image; `~` is a dot within a key.
         value: New value, or REMOVED.
     """
-    documents = copy.deepcopy(list(valid_manifests().documents))
+    documents = copy.deepcopy(list(manifests.documents))
     kind, _, document_name = name.partition("/")
     document = next(d for d in documents if d["kind"] == kind and d["metadata"]["name"] == document_name)
     *parents, last = (int(part) if part.isdigit() else part.replace("~", ".") for part in path.split("."))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from experts.bulk.job import read_job
 from gateway.cli import app
 from gateway.cli import bulk as bulk_command
 
@@ -66,6 +67,25 @@ def test_plan_without_a_format_is_accepted(tmp_path: Path, jobs: list[Mapping[st
     file.write_text(json.dumps({"plan": [{"id": 1, "task": "image-to-text", "args": {"image": {"input": "page"}}}]}))
     CliRunner().invoke(app, ["bulk", str(file), "--from", "a", "--to", "out/"])
     assert jobs[0]["pipeline"]["name"] == "run"
+
+
+def test_job_file_is_written_without_an_engine_and_nothing_runs(
+    pipeline: Path, jobs: list[Mapping[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "daft", None)
+    file = tmp_path / "job.json"
+    options = ["--from", "s3://b/in/", "--to", "s3://b/out/", "--runner", "ray", "--job-file", str(file)]
+    ended = CliRunner().invoke(app, ["bulk", str(pipeline), *options])
+    assert ended.exit_code == 0
+    assert read_job(file).runner == "ray"
+    assert jobs == []
+
+
+def test_job_file_that_cannot_be_written_is_reported(pipeline: Path, tmp_path: Path) -> None:
+    file = tmp_path / "missing" / "job.json"
+    ended = CliRunner().invoke(app, ["bulk", str(pipeline), "--from", "a", "--to", "out/", "--job-file", str(file)])
+    assert ended.exit_code == 1
+    assert "cannot write" in ended.stderr
 
 
 def test_setting_without_a_value_is_refused(pipeline: Path, jobs: list[Mapping[str, Any]]) -> None:

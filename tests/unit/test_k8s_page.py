@@ -15,7 +15,7 @@ from tests.manifests.rendering import K8S, components, overlays, render, render_
 from tests.manifests.rules import RULES
 from tests.manifests.rules.images import version
 from tests.manifests.rules.network import identity_endpoints
-from tests.manifests.schemas import VERSIONS
+from tests.manifests.schemas import VERSIONS, violations
 from tests.manifests.upgrade import rejected_changes
 
 pytestmark = pytest.mark.slow
@@ -23,9 +23,10 @@ pytestmark = pytest.mark.slow
 PAGE = (K8S / "README.md").read_text(encoding="utf-8")
 POLICIES = (K8S / "base" / "README.md").read_text(encoding="utf-8")
 SPLIT = (K8S / "components" / "keda" / "README.md").read_text(encoding="utf-8")
+BULK = (K8S / "components" / "bulk" / "README.md").read_text(encoding="utf-8")
 WEIGHTS = (K8S / "components" / "model-prefetch" / "README.md").read_text(encoding="utf-8")
 MAKEFILES = (K8S.parent / "Makefile", K8S.parent / "docker" / "images.mk")
-MAX_PAGE_LINES, MAX_OVERLAY_LINES, MAX_EXPERT_LINES, MAX_COMMANDS = 350, 25, 20, 8
+MAX_PAGE_LINES, MAX_OVERLAY_LINES, MAX_EXPERT_LINES, MAX_COMMANDS, MAX_BULK_COMMANDS = 350, 25, 20, 8, 4
 
 BASE = "namespace: hugginggpt\nresources: [../../base]\n"
 ALLOWED = f"""{BASE}components:
@@ -170,6 +171,77 @@ def test_example_gives_each_deployment_its_models(split: Manifests) -> None:
         "expert-vision": "google/vit-base-patch16-224",
         "expert-vision-detection": "PekingU/rtdetr_r18vd_coco_o365",
     }
+
+
+def write_bulk(copy: Path, *components: str, job: str) -> None:
+    """Writes the example of a bulk job: with further components after the job's own, and the patches of the page.
+
+    Components are those of the copy, because each one of a repository is a clone.
+    """
+    example, nightly, workers = (
+        dedent(each) for each in re.findall(r"^ *```yaml\n(.*?)^ *```", BULK, re.DOTALL | re.MULTILINE)
+    )
+    added = "".join(f"  - REPOSITORY//k8s/components/{name}?ref=v{version()}\n" for name in components)
+    example = re.sub(r"(?m)^.*components/bulk\?.*\n", lambda found: found[0] + added, example)
+    folder = copy / "overlays" / "bulk"
+    write(folder / "job" / "job.json", job)
+    patches = nightly + (workers.removeprefix("patches:\n") if components else "")
+    local = re.sub(r"REPOSITORY//k8s/(\S+)\?ref=v[\d.]+", r"../../../\1", example + patches)
+    write(folder / "job" / "kustomization.yaml", local)
+
+
+@pytest.fixture(scope="module", params=[(), ("bulk/ray",)], ids=["pod", "ray"])
+def bulk(copy: Path, request: pytest.FixtureRequest) -> Manifests:
+    """Production with the example of a bulk job."""
+    write_bulk(copy, *request.param, job="{}")
+    return render_in(copy / "overlays" / "bulk", "resources: [../production, job]\n")
+
+
+def test_bulk_job_takes_few_commands() -> None:
+    assert len(commands("Run a pipeline over a bucket")) <= MAX_BULK_COMMANDS
+
+
+@pytest.mark.needs("kubectl")
+@pytest.mark.parametrize("rule", RULES)
+def test_example_of_a_bulk_job_keeps_the_rules(bulk: Manifests, rule: str) -> None:
+    assert list(RULES[rule](bulk)) == []
+
+
+@pytest.mark.needs("kubectl")
+def test_example_of_a_bulk_job_matches_the_schemas(bulk: Manifests) -> None:
+    assert [each for version in VERSIONS for each in violations(bulk, version)] == []
+
+
+@pytest.mark.needs("kubectl")
+def test_example_of_a_bulk_job_refers_to_its_job_and_the_shared_settings(bulk: Manifests) -> None:
+    pods = [each for each in bulk.workloads if each.name in {"bulk", "bulk-head"}]
+    for pod in pods:
+        job = bulk.find("ConfigMap", pod.volumes["job"]["configMap"]["name"])
+        assert job
+        assert job["data"] == {"job.json": "{}"}
+        environment = environment_of(bulk, pod.containers[0])
+        assert environment["EXPERT_MEMORY_BYTES"] == "20000000000"
+        assert environment["ARTIFACTS_URL"] == "s3://hugginggpt/artifacts"
+    assert len(pods) == 1 + len(list(bulk.of_kind("RayJob")))
+
+
+@pytest.mark.needs("kubectl")
+def test_examples_change_the_schedule_and_the_workers(bulk: Manifests) -> None:
+    assert [each["spec"]["suspend"] for each in bulk.of_kind("CronJob") if each["metadata"]["name"] == "bulk"] == [
+        False
+    ]
+    groups = [each["spec"]["rayClusterSpec"]["workerGroupSpecs"][0] for each in bulk.of_kind("RayJob")]
+    assert {group[name] for group in groups for name in ("replicas", "minReplicas", "maxReplicas")} <= {8}
+
+
+@pytest.mark.needs("kubectl")
+def test_example_of_a_bulk_job_can_be_applied_again_with_another_job(copy: Path) -> None:
+    write_bulk(copy, "bulk/ray", job="{}")
+    first = Manifests.read(render(copy / "overlays" / "bulk" / "job"))
+    write_bulk(copy, "bulk/ray", job='{"limit": 1}')
+    second = Manifests.read(render(copy / "overlays" / "bulk" / "job"))
+    assert first != second
+    assert list(rejected_changes(first, second)) == []
 
 
 @pytest.mark.needs("kubectl")

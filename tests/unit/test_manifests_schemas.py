@@ -3,11 +3,16 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.manifests import schemas
-from tests.manifests.valid_deployment import REMOVED, corrupted_manifests, valid_manifests
+from tests.manifests.deployment import Manifests
+from tests.manifests.rendering import K8S
+from tests.manifests.valid_deployment import REMOVED, changed, corrupted_manifests, valid_manifests
 
 pytestmark = pytest.mark.slow
+
+RAY_JOB = yaml.safe_load((K8S / "components" / "bulk" / "ray" / "ray-job.yaml").read_text(encoding="utf-8"))
 
 INVALID_DOCUMENTS: list[tuple[str, str, Any, str]] = [
     ("Deployment/planner", "spec.template.spec.containers.0.livenessProbe.periodSecond", 5, "periodSecond"),
@@ -32,6 +37,28 @@ INVALID_DOCUMENTS: list[tuple[str, str, Any, str]] = [
     ("PodMonitor/hugginggpt", "spec.podMetricsEndpoints.0.interval", "5 seconds", "interval"),
     ("PodMonitor/hugginggpt", "kind", "PodMonitors", "no schema for"),
 ]
+
+
+INVALID_RAY_JOBS: list[tuple[str, Any, str]] = [
+    ("spec.entryPoint", "python", "entryPoint"),
+    ("spec.backoffLimit", "1", "backoffLimit"),
+    ("spec.rayClusterSpec.workerGroupSpecs.0.maxReplicas", REMOVED, "maxReplicas"),
+    ("spec.rayClusterSpec.headGroupSpec.rayStartParams.num-cpus", 0, "num-cpus"),
+    ("spec.rayClusterSpec.headGroupSpec.template.spec.containers.0.imag", "a", "imag"),
+    ("spec.rayClusterSpec.workerGroupSpecs.0.template.spec.priority", "high", "priority"),
+    ("spec.submitterPodTemplate.spec.restart", "Never", "restart"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), INVALID_RAY_JOBS)
+def test_invalid_ray_job_is_rejected(path: str, value: object, message: str) -> None:
+    manifests = changed(Manifests((RAY_JOB,)), "RayJob/bulk", path, value)
+    found = list(schemas.violations(manifests, schemas.VERSIONS[0]))
+    assert any(message in each for each in found), found
+
+
+def test_ray_job_matches_the_schemas() -> None:
+    assert list(schemas.violations(Manifests((RAY_JOB,)), schemas.VERSIONS[0])) == []
 
 
 @pytest.mark.parametrize("version", schemas.VERSIONS)

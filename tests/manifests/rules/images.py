@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.manifests.deployment import Container, Manifests
+from tests.manifests.deployment import RAY_JOB, Container, Manifests
 from tests.manifests.environment import module_of
 
 _EXACT = re.compile(r".+(:v?\d+\.\d+(\.\d+)?[\w.-]*|@sha256:[0-9a-f]{64})")
@@ -33,13 +33,14 @@ def _is_current_version(image: str) -> bool:
     return tag in (version(), f"{version()}-cuda") or "@sha256:" in image
 
 
-_FURTHER_MODULES = {"experts.lite": ("experts.llm",)}
-"""Experts that run in the image of another."""
+_FURTHER_MODULES = {"experts.lite": ("experts.llm",), "bulk": ("experts.bulk",)}
+"""Programs of an image that it is not named after."""
 
 
 def images_contain_the_module(manifests: Manifests) -> Iterator[str]:
+    """Not those of a RayJob: KubeRay writes what they run."""
     for container in manifests.containers:
-        if container.is_ours and (wrong := _missing_module(container)):
+        if container.is_ours and container.workload.kind != RAY_JOB and (wrong := _missing_module(container)):
             yield f"{container}: the image {container.image} has no {wrong}"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from tests.manifests.deployment import Document, Manifests, Workload, display_name, selects
+from tests.manifests.deployment import RAY_JOB, Document, Manifests, Workload, display_name, selects
 from tests.manifests.network import Edge, Network, ports
 
 Block = IPv4Network | IPv6Network
@@ -13,7 +13,7 @@ PROXY_OF = "gateway.networking.k8s.io/gateway-name"
 
 GRPC, HTTP, METRICS, DNS = 50051, 8080, 9464, 53
 
-COLLECTOR, PROMETHEUS = "opentelemetry-collector", "prometheus"
+COLLECTOR, PROMETHEUS, RAY = "opentelemetry-collector", "prometheus", "bulk-ray"
 
 ALLOWED_CALLS = {
     "gateway": {"orchestrator", "selector", "s3", "postgres"},
@@ -23,6 +23,8 @@ ALLOWED_CALLS = {
     "responder": set[str](),
     "experts": {"s3"},
     "prefetch": {"s3"},
+    "bulk": {"s3"},
+    RAY: {"s3", RAY},
     "grafana": {PROMETHEUS, "jaeger"},
     COLLECTOR: {"jaeger"},
 }
@@ -80,14 +82,17 @@ def expected_edges(manifests: Manifests) -> set[Edge]:
     return {
         Edge(caller.name, callee.name, port)
         for caller in manifests.workloads
-        for callee in manifests.long_running
+        for callee in manifests.workloads
+        if callee.is_long_running or callee.kind == RAY_JOB
         for port in _ports_between(caller, callee)
     }
 
 
 def _ports_between(caller: Workload, callee: Workload) -> Iterator[int]:
     source, target = role(caller), role(callee)
-    if target in ALLOWED_CALLS.get(source, set()) | {COLLECTOR}:
+    if source == target == RAY:
+        yield from ports(callee)
+    elif target in ALLOWED_CALLS.get(source, set()) | {COLLECTOR}:
         yield PORTS_BY_CALLER.get((source, target)) or PORTS.get(target, GRPC)
     if source == PROMETHEUS:
         yield from _metrics_ports(callee)
