@@ -102,11 +102,11 @@ def main() -> None:
 def _unpack(package: Package, folder: Path) -> None:
     """Downloads a package and unpacks it. A wheel is only read: it may be for a newer Python than this one."""
     if package.is_npm:
-        command = ["npm", "pack", "--pack-destination", folder, f"{package.name}@{package.version}"]
+        command = ["npm", "pack", "--pack-destination", str(folder), f"{package.name}@{package.version}"]
     else:
         requirement = f"{package.name}=={package.version}"
         python = ["--no-deps", "--only-binary", ":all:", "--python-version", "3.14"]
-        command = [sys.executable, "-m", "pip", "download", *python, "--dest", folder, requirement]
+        command = [sys.executable, "-m", "pip", "download", *python, "--dest", str(folder), requirement]
     subprocess.run(command, check=True)
     for archive in list(folder.iterdir()):
         if archive.suffix == ".whl":
