@@ -1,5 +1,6 @@
 """Combinations of components that no overlay contains keep the rules; every component is in a combination."""
 
+import re
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -97,6 +98,12 @@ def test_bulk_jobs_run_one_image() -> None:
     assert {each.image for pod in bulk_pods("bulk-on-gpus") for each in pod.containers} == {
         f"hugginggpt/bulk:{version()}-cuda"
     }
+
+
+def test_image_of_bulk_jobs_contains_the_dashboard_of_ray() -> None:
+    """KubeRay submits jobs to it, and its agents answer the probes."""
+    locked = (rendering.K8S.parent / "docker" / "bulk.lock").read_text(encoding="utf-8")
+    assert {"ray", "aiohttp", "aiohttp-cors"} <= set(re.findall(r"(?m)^([a-z0-9-]+)==", locked))
 
 
 def test_bulk_jobs_read_the_prefetched_weights() -> None:
