@@ -206,7 +206,7 @@ def test_inputs_and_results_may_be_in_a_bucket(tmp_path: Path, bucket: Bucket) -
 @pytest.mark.slow
 def test_media_may_be_columns(tmp_path: Path) -> None:
     plan = [{"id": 1, "task": "text-to-speech", "args": {"text": {"input": "letter"}}}]
-    fields = {"pipeline": {**CLASSIFY, "plan": plan}, "media": "columns"}
+    fields: dict[str, Any] = {"pipeline": {**CLASSIFY, "plan": plan}, "media": "columns"}
     job = run_job(tmp_path, [write_letters(tmp_path / "in") / "glad.txt"], tmp_path / "out", **fields)
     assert job.status == 0, job.errors
     sound = read_table(tmp_path / "out")["glad.txt"]["audio"]
