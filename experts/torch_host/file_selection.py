@@ -24,8 +24,8 @@ _IGNORED = (
     "runs/*",
     "*requirements*",
 )
-_LIBRARY_NAMES = ("model", "diffusion_pytorch_model")
-"""Names under which transformers and diffusers look for weights, before the variant and the number of a shard."""
+_OTHER_WEIGHTS = ("consolidated*", "model_*", "diffusion_pytorch_model_*")
+"""Names of weights in another format, or of another model of the repository, which libraries do not look for."""
 PIPELINE_INDEX = "model_index.json"
 """File of a repository of several components."""
 
@@ -35,7 +35,7 @@ def select_files(names: Iterable[str], variant: str = "") -> list[str]:
 
     A repository of several components, with a model_index.json, has weights in its folders; any other at its root.
     Of several variants of the weights one is selected: the requested one, or the one without a variant name. Next to
-    files with the names that libraries load, others are not selected.
+    weights that libraries load, those of another model or format are not selected.
     """
     candidates = [name for name in names if not any(fnmatch(name, pattern) for pattern in _IGNORED)]
     weights = [
@@ -70,14 +70,14 @@ def _select_variant(names: Collection[str], variant: str) -> list[str]:
     for name in names:
         by_variant.setdefault(_variant(name), []).append(name)
     chosen = by_variant.get(variant) or by_variant.get("") or next(iter(by_variant.values()))
-    return [name for name in chosen if _split_name(name)[0] in _LIBRARY_NAMES] or chosen
+    return [name for name in chosen if not _has_other_weights(name)] or chosen
+
+
+def _has_other_weights(name: str) -> bool:
+    return any(fnmatch(PurePosixPath(name).name, pattern) for pattern in _OTHER_WEIGHTS)
 
 
 def _variant(name: str) -> str:
-    return _split_name(name)[1]
-
-
-def _split_name(name: str) -> tuple[str, str]:
-    """Returns name and variant of a file: model and fp16 for model.fp16-00001-of-00002.safetensors."""
-    stem, _, variant = PurePosixPath(name).name.removesuffix(WEIGHTS).partition(".")
-    return stem.partition("-")[0], variant.partition("-")[0]
+    """Returns the variant: fp16 for model.fp16.safetensors and model.fp16-00001-of-00002.safetensors."""
+    _, _, rest = PurePosixPath(name).name.removesuffix(WEIGHTS).partition(".")
+    return rest.partition("-")[0]

@@ -309,10 +309,11 @@ def test_unreadable_bucket_is_named(model_bucket: MemoryStore, monkeypatch: pyte
             "",
             ["diffusion_pytorch_model.safetensors"],
         ),
+        (["model.safetensors", "voices.safetensors"], "", None),
         (["model.safetensors", "2_Dense/model.safetensors"], "", None),
         (["vocab.txt", "spm.model", "a.py", "a.bin", "onnx/model.onnx", "onnx/a.json"], "", ["vocab.txt", "spm.model"]),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_one_set_of_weights_is_selected_from_a_repository(
     files: list[str], variant: str, expected: list[str] | None
