@@ -295,7 +295,7 @@ def build_union_controlnet(folder: Path) -> None:
         base.mkdir(parents=True)
         build_stable_diffusion_xl(base, text)
     torch.manual_seed(0)
-    model = ControlNetUnionModel(
+    model: Any = ControlNetUnionModel(
         **_ENCODER,
         **_size_conditions(text),
         cross_attention_dim=2 * text,
