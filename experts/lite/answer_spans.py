@@ -39,6 +39,8 @@ _NAME = re.compile(
     r"(?<![\w.])[A-ZÀ-ÖØ-Þ][\w'’-]*\w(?:[ ]+(?:of[ ]+|the[ ]+|de[ ]+|von[ ]+)?[A-ZÀ-ÖØ-Þ][\w'’-]*\w){0,4}"
 )
 _TITLES = re.compile(r"(?:Mrs?|Ms|Dr|Prof|Sir|Herr|Frau|Mme|M|Sra?)\.?")
+_PLACE_NAME = re.compile(rf"\b(?:{join_patterns(_PATTERNS['place_noun'])})$", re.IGNORECASE)
+"""End of a name that is no person's."""
 _LONGEST_INITIALS = 3
 """Letters up to which capitals alone may be a name; longer ones are headings."""
 _CJK_NAME = re.compile(r"(?<=联系人)[\u4e00-\u9fff]{2,4}|[가-힣]{2,4}(?=\s?(?:씨|님|선생님|과장|대리|부장|드림|올림))")
@@ -152,7 +154,11 @@ def _overlaps(span: Span, others: Sequence[Span]) -> bool:
 def _names(text: str) -> Iterator[Span]:
     """Yields capitalized words that are no beginning of a sentence alone."""
     for match in _NAME.finditer(text):
-        if _TITLES.fullmatch(match[0]) or (match[0].isupper() and len(match[0]) > _LONGEST_INITIALS):
+        if (
+            _TITLES.fullmatch(match[0])
+            or _PLACE_NAME.search(match[0])
+            or (match[0].isupper() and len(match[0]) > _LONGEST_INITIALS)
+        ):
             continue
         is_first = not text[: match.start()].strip() or text[: match.start()].rstrip()[-1] in ".!?:\n"
         if " " in match[0] or not is_first:

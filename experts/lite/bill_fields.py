@@ -85,7 +85,7 @@ def find_bill_field(question: Question, text: str) -> Found | None:
     specific = question.focus - _GENERIC - content_tokens(" ".join(_question_labels(field)))
     if not (field.is_date or field.is_code) and specific and (item := _find_item(question, rows)):
         return item
-    found = _find_labelled(field, rows)
+    found = _find_labelled(question, field, rows)
     return _check_words(field, found, specific, rows) if found else None
 
 
@@ -132,30 +132,44 @@ def _is_sum(row: str) -> bool:
     return any(label.search(row) for label in _TOTAL.labels) or _PART_LABEL.search(row) is not None
 
 
-def _find_labelled(field: _Field, rows: Sequence[_Row]) -> Found | None:
+def _find_labelled(question: Question, field: _Field, rows: Sequence[_Row]) -> Found | None:
+    """Returns the value of the clearest label; of several labels of totals, that which the question names."""
+    found = []
     for rank, label in enumerate(field.labels):
-        found = []
-        for index, row in enumerate(rows):
-            match = label.search(row.text)
-            if match is None or match.start() > _LONGEST_LABEL or (field is _TOTAL and _PART_LABEL.search(row.text)):
-                continue
-            below = rows[index + 1] if index + 1 < len(rows) else None
-            value = _find_value(field, row, match.end(), below)
-            if value:
-                found.append((*value, _LABEL_SCORE if rank == 0 or len(field.labels) - rank > 1 else _WEAK_LABEL_SCORE))
-        if found and field is _TOTAL:
-            start, end, score = found[-1]
-            return start, end, score * (1.0 if _is_largest(found, rows) else _DOUBTFUL)
-        if found:
-            return found[0]
-    return None
+        score = _LABEL_SCORE if rank == 0 or len(field.labels) - rank > 1 else _WEAK_LABEL_SCORE
+        values = [(*value, score) for value in _values_of_label(field, label, rows)]
+        if values and field is not _TOTAL:
+            return values[0]
+        if values:
+            found.append((label, _largest(values, rows)))
+    if not found:
+        return None
+    named = [value for label, value in found if label.search(question.text)]
+    start, end, score = (named or [value for _, value in found])[0]
+    is_clear = bool(named) or len({_text(value, rows) for _, value in found}) == 1
+    return start, end, score * (1.0 if is_clear else _DOUBTFUL)
 
 
-def _is_largest(found: Sequence[Found], rows: Sequence[_Row]) -> bool:
-    """Whether the last of some amounts is the largest, as a total is."""
-    text = {index: character for row in rows for index, character in enumerate(row.text, row.start)}
-    amounts = [parse_number(_digits("".join(text[index] for index in range(start, end)))) for start, end, _ in found]
-    return amounts[-1] == max(amounts)
+def _values_of_label(field: _Field, label: re.Pattern[str], rows: Sequence[_Row]) -> Iterator[tuple[int, int]]:
+    for index, row in enumerate(rows):
+        match = label.search(row.text)
+        if match is None or match.start() > _LONGEST_LABEL or (field is _TOTAL and _PART_LABEL.search(row.text)):
+            continue
+        below = rows[index + 1] if index + 1 < len(rows) else None
+        if value := _find_value(field, row, match.end(), below):
+            yield value
+
+
+def _largest(values: Sequence[Found], rows: Sequence[_Row]) -> Found:
+    """Returns the last of some totals; a doubtful one if it is not the largest."""
+    amounts = [parse_number(_digits(_text(value, rows))) for value in values]
+    start, end, score = values[-1]
+    return start, end, score * (1.0 if amounts[-1] == max(amounts) else _DOUBTFUL)
+
+
+def _text(value: Found, rows: Sequence[_Row]) -> str:
+    row = next(row for row in rows if row.start <= value[0] < row.start + len(row.text))
+    return row.text[value[0] - row.start : value[1] - row.start]
 
 
 def _find_value(field: _Field, row: _Row, after: int, below: _Row | None) -> tuple[int, int] | None:

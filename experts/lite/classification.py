@@ -54,17 +54,20 @@ def _load_language_classifier() -> Handler:
 
 
 def score_sentiment(text: str, polarity: Callable[[str], dict[str, float]]) -> Ranked:
-    """Returns positive, neutral and negative, best first, as means over sentences: sums over long texts are extreme.
+    """Returns positive, neutral and negative, best first, as means over the sentences that are not neutral.
 
-    If the lexicon contains no word of the text, the result is neutral with a score of 0.5.
+    If the lexicon contains no word of the text, or its sentences contradict each other, the result has a score of about
+    0.5.
     """
     scores = [
         polarity(sentence.text[start : start + _CHUNK_CHARACTERS])
         for sentence in split_sentences(text)
         for start in range(0, len(sentence.text), _CHUNK_CHARACTERS)
     ]
-    compound = sum(score["compound"] for score in scores) / max(1, len(scores))
-    has_known_words = any(score["pos"] or score["neg"] for score in scores)
+    polar = [score["compound"] for score in scores if abs(score["compound"]) >= _NEUTRAL_BELOW]
+    compound = sum(polar) / max(1, len(polar))
+    is_mixed = bool(polar) and min(polar) < 0 < max(polar)
+    has_known_words = any(score["pos"] or score["neg"] for score in scores) and not is_mixed
     strength = abs(compound)
     if strength < _NEUTRAL_BELOW:
         neutral = 1 - 0.5 * strength / _NEUTRAL_BELOW if has_known_words else 0.5

@@ -131,7 +131,7 @@ def _extract_value(question: Question, text: str) -> tuple[str, float] | None:
             integer = _INTEGER.search(text)
             found = (integer[0], _INTEGER_FIT) if integer else None
         case _:
-            found = (text[slice(*spans[0])], 1.0) if spans else None
+            found = (text[slice(*spans[0])], 1.0 if len(spans) == 1 else _AMBIGUOUS) if spans else None
     return found
 
 

@@ -64,6 +64,7 @@ _CLAUSE_KINDS = _AMOUNT_KINDS | {
     AnswerKind.TIME, AnswerKind.DATE, AnswerKind.DURATION, AnswerKind.MEASURE, AnswerKind.PERCENT,
 }  # fmt: skip
 """Kinds whose spans belong to the clause that they are in."""
+_CONJUNCTION = re.compile(r"\s(?:and|but|while|und|aber|et|mais|y|pero)\s", re.IGNORECASE)
 _CLAUSE_BREAK = re.compile(r"[,;:]\s|\s(?:and|but|while|und|aber|et|mais|y|pero)\s")
 _LONE_KINDS = frozenset(
     {AnswerKind.WHERE, AnswerKind.DATE, AnswerKind.TIME, AnswerKind.MONEY, AnswerKind.ADDRESS, AnswerKind.PERCENT}
@@ -71,11 +72,17 @@ _LONE_KINDS = frozenset(
 
 _QUESTION_NAME = re.compile(r"(?<=[a-z,]\s)[A-ZÀ-ÖØ-Þ][a-zß-ÿ]{3,}")
 _KEY_WORD = compile_pattern("key_word")
+_CHOICE = re.compile(
+    r"\W*which (?:one|of|text|file|letter|document|offer|review|recording|page|picture)\b", re.IGNORECASE
+)
+"""Questions that ask for one of several texts rather than for a part of one."""
 _COPULA, _REASON = compile_pattern("copula"), compile_pattern("reason")
 _SUPERSEDED, _CURRENT = compile_pattern("superseded"), compile_pattern("current")
 _ASKS_FOR_OLD = re.compile(r"\b(?:old|original(?:ly)?|before|previous(?:ly)?|former(?:ly)?|first|was)\b", re.IGNORECASE)
 _FROM_TO = re.compile(r"\b(?:moved|changed|postponed|rescheduled|shifted|verschoben)\b.{0,40}\bfrom\s+$", re.IGNORECASE)
 _FINAL_PREPOSITION = re.compile(r"\b(with|by|from|to|for|of|under|at)\s*\?*$", re.IGNORECASE)
+_NO_AGENT = re.compile(r"\b(?:in|at|on|to|from|for|near|of)\s+(?:the\s+|[A-Z]\w*\.\s+)?$")
+"""What precedes a name that does nothing."""
 _AGENT = re.compile(r"\b(?:by|is|was|are|were|von|par|por|is called|am)\s*(?:the\s+)?$", re.IGNORECASE)
 _CLAUSE_END = re.compile(
     r"[.;!?\n\t]|,\s+(?:and|but|which|who|while)\b|\s+(?:and then|but|because|so that|before|until)\s"
@@ -137,7 +144,7 @@ def find_passage_answer(question: Question, context: str) -> Answer | None:
 
 def _is_ambiguous(question: Question, best: "_Candidate", covered: Sequence["_Candidate"], context: str) -> bool:
     """Whether another span has as much evidence, or a name is one of several without the role that is asked for."""
-    if not question.focus and question.kind in _NAMED_KINDS:
+    if (not question.focus and question.kind in _NAMED_KINDS) or best.role < 0:
         return True
     text = context[best.start : best.end]
     rivals = [one for one in covered if context[one.start : one.end] != text]
@@ -284,7 +291,10 @@ def _support(question: Question, text: str, span: Span, spans: Sequence[Span]) -
         return _DOUBTFUL_SUPPORT
     own = question.focus & _clause_tokens(text, span)
     is_best = all(question.focus & _clause_tokens(text, other) <= own for other in spans)
-    return 1.0 if is_best else _DOUBTFUL_SUPPORT
+    following = _CONJUNCTION.search(text, span[1])
+    until = following.start() if following else len(text)
+    is_about_later = not question.focus & content_tokens(text[until:]) <= content_tokens(text[:until])
+    return 1.0 if is_best and not is_about_later else _DOUBTFUL_SUPPORT
 
 
 def _clause_tokens(text: str, span: Span) -> frozenset[str]:
@@ -308,6 +318,7 @@ def _features(question: Question, text: str, span: Span) -> tuple[float, ...]:
             role = 1.0 if re.search(rf"\b{preposition[1]}\s+(?:\w+\.?\s+)?$", before, re.IGNORECASE) else -1.0
         else:
             role = 1.0 if _AGENT.search(before) or re.match(r",?\s+who\b", after) else 0.0
+            role = -1.0 if _NO_AGENT.search(before) else role
     if question.kind in {AnswerKind.MEASURE, AnswerKind.COUNT, AnswerKind.MONEY}:
         noun = re.match(r"\s+(?:of\s+|for\s+)?([\w-]+)", after)
         role = 1.0 if noun and content_tokens(noun[1]) & question.focus else 0.0
@@ -356,7 +367,8 @@ def _find_free_answer(question: Question, passages: Sequence[Sentence], context:
     coverage, passage = ranked[0]
     start, end, is_exact = _find_relevant_part(question, passage)
     has_rival = len(ranked) > 1 and ranked[1][0] >= _RIVAL_SHARE * coverage
-    score = coverage * (_DEFAULT_FACTOR if is_exact and not has_rival else _DEFAULT_FACTOR / 2)
+    is_sure = is_exact and not has_rival and not _CHOICE.match(question.text)
+    score = coverage * (_DEFAULT_FACTOR if is_sure else _DEFAULT_FACTOR / 2)
     return Answer(context[start:end], round(score, 4), start, end)
 
 

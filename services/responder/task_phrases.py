@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from services.responder.markdown import describe_file, format_percent, inline, inline_full, join_list, quote
@@ -15,6 +15,9 @@ CONFIDENT = 0.8
 UNSURE = 0.6
 """Score below which an answer is described as a guess."""
 
+GUESS = "This is a guess"
+"""How the sentence on a low score begins."""
+
 DOUBTFUL_LINE = 0.96
 """Score below which a line that OCR read is marked: of 254 lines of blurred and noisy pictures, read by rapidocr, 72 %
 of the wrong ones and 1.3 % of the right ones had a lower score."""
@@ -24,6 +27,7 @@ MAX_LISTED = 12
 
 MAX_JSON_LENGTH = 600
 
+_TRANSCRIPTION = "automatic-speech-recognition"
 _DESCRIBING = "The model that looked only reads: to have pictures described, add an expert that captions them."
 _BETTER_TRANSCRIPT = "A Whisper-class model does far better: add an expert that serves one, and it is chosen by itself."
 _LEAD = re.compile(
@@ -41,6 +45,12 @@ _ABOUT_PEOPLE = re.compile(
     re.IGNORECASE,
 )
 """Words of requests about people, or about all that there is, in the languages of the planner."""
+_APART = re.compile(
+    r"\b(?:men|man|women|woman|boys?|girls?|child(?:ren)?|kids?|bab(?:y|ies)|who(?:'s|\s+(?:is|are)))\b"
+    r"|\b(?:männer|frauen|kinder|hommes|femmes|enfants|hombres|mujeres|niños|wer|qui|quién)\b|남자|여자|아이|男人|女人|孩子|谁",
+    re.IGNORECASE,
+)
+"""Words of requests for some people, whom a detector of people tells from no others."""
 _ABOUT_NOISE = re.compile(
     r"nois|clean|hiss|\bhum|background|clear|quality|enhanc|improv|better|sound.*(?:good|nice)|hear|understand|static|crackl"
     r"|rausch|störge|säuber|bruit|souffle|nettoy|ruido|limpi|mejor|amélior|besser|잡음|소음|노이즈|깨끗|噪|杂音|清",
@@ -68,6 +78,17 @@ _KINDS = {
     "percent": "percentages",
     "misc": "other names",
 }
+_ASKED_KINDS = {
+    name: (re.compile(rf"\b(?:{asked})\b", re.IGNORECASE), frozenset(kinds.split()))
+    for name, asked, kinds in (
+        ("amounts of money", r"prices?|amounts?|money", "money"),
+        ("phone numbers", r"(?:tele)?phone numbers?", "phone"),
+        ("e-mail addresses", r"e-?mail addresses|e-?mails", "email"),
+        ("dates", r"dates?", "date"),
+        ("places", r"places?|cities|countries|locations?", "loc gpe address"),
+    )
+}
+"""How requests name kinds, and what models call them."""
 
 
 def describe_result(task: Task) -> str:
@@ -110,14 +131,22 @@ def _doubtful_lines(pages: Sequence[Any]) -> Iterator[str]:
                 yield line["text"]
 
 
+def is_rough_transcript(task: Task) -> bool:
+    """Whether a task transcribed a recording, and many of the words may be wrong."""
+    details = task.data("details")
+    if task.name != _TRANSCRIPTION or not isinstance(details, dict):
+        return False
+    confidence = details.get("confidence")
+    return details.get("quality") == "rough" or (isinstance(confidence, int | float) and confidence < CONFIDENT)
+
+
 def _describe_transcript(task: Task) -> str:
     if not task.text:
         return ""
     details = task.data("details")
     details = details if isinstance(details, dict) else {}
     confidence = details.get("confidence")
-    is_uncertain = isinstance(confidence, int | float) and confidence < CONFIDENT
-    if not is_uncertain and details.get("quality") != "rough":
+    if not is_rough_transcript(task):
         return f"{_subject(task, 'The recording')} says:{_text(task)}"
     confidence_text = f", {format_percent(confidence)} sure" if format_percent(confidence) else ""
     transcript = f"Rough transcript{_of(task)}{confidence_text}:{_text(task)}"
@@ -138,7 +167,10 @@ def _describe_classes(task: Task) -> str:
     question_text = f"{_question(task.source)}: " if task.source else ""
     rest = [f"{inline(other['label'])} {format_percent(other.get('score'))}".strip() for other in others]
     after = f"; then {join_list(rest)}" if rest else ""
-    return f"{question_text}**{inline(best['label'])}**{f' ({confidence_text}{after})' if confidence_text else ''}."
+    hint = _guess_hint(best.get("score"))
+    return (
+        f"{question_text}**{inline(best['label'])}**{f' ({confidence_text}{after})' if confidence_text else ''}.{hint}"
+    )
 
 
 def _classes(labels: Sequence[Mapping[str, Any]]) -> str:
@@ -155,7 +187,15 @@ def _describe_entities(task: Task) -> str:
         if (words := inline(entity["text"])) not in mentioned:
             mentioned.append(words)
     lines = [f"- {_KINDS.get(kind.lower(), kind)}: {_listed(words)}" for kind, words in kinds.items()]
-    return f"Found{_in(task)}:\n\n" + "\n".join(lines)
+    return f"{_missing_kinds(task, kinds)}Found{_in(task)}:\n\n" + "\n".join(lines)
+
+
+def _missing_kinds(task: Task, found: Iterable[str]) -> str:
+    """A sentence on the kinds that a request names and of which nothing was found; empty without one."""
+    kinds = {kind.lower() for kind in found}
+    missing = [name for name, (asked, of) in _ASKED_KINDS.items() if asked.search(task.source) and not kinds & of]
+    sentence = f"{join_list(missing)} could not be found"
+    return f"{sentence[0].upper()}{sentence[1:]}. " if missing else ""
 
 
 def _describe_answer(task: Task) -> str:
@@ -168,11 +208,16 @@ def _describe_answer(task: Task) -> str:
     question_text = f"{_without_mark(task.question)}? " if task.question else ""
     page = details.get("page") if isinstance(details, dict) else None
     where = f" (page {page})" if isinstance(page, int) and page > 1 else ""
-    doubt = isinstance(score, int | float) and 0 < score < UNSURE
-    hint = f" This is a guess: it is only {format_percent(score)} sure." if doubt else ""
+    hint = _guess_hint(score)
     if "\n" in task.text or len(task.text) > len(inline(task.text)):
         return f"{question_text.rstrip()}{_text(task)}{where}{hint}"
     return f"{question_text}**{inline(task.text)}**{where}{hint}"
+
+
+def _guess_hint(score: object) -> str:
+    """A sentence that calls a result with a low score a guess; empty for others."""
+    is_guess = isinstance(score, int | float) and 0 < score < UNSURE
+    return f" {GUESS}: it is only {format_percent(score)} sure." if is_guess else ""
 
 
 def _describe_no_answer(task: Task) -> str:
@@ -195,7 +240,8 @@ def _describe_objects(task: Task) -> str:
             f"The model that looked finds only {kind}: it cannot find anything else in {_subject(task, 'the picture')}."
         )
     where = f", marked in {pictures}" if pictures and _records(task, "objects") else ""
-    return f"{_subject(task, 'The picture')} shows {count.rstrip('.')}{where}."
+    limit = " The model that looked cannot tell them apart." if _APART.search(task.source) else ""
+    return f"{_subject(task, 'The picture')} shows {count.rstrip('.')}{where}.{limit}"
 
 
 def _only_kind(task: Task) -> str:

@@ -1,18 +1,19 @@
 """Composes an answer without an LLM: the results, how they were made, then what could not be done."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from services.responder.markdown import describe_file, inline, inline_full, join_list
 from services.responder.run_summary import NoteKind, RunSummary, State, Task
-from services.responder.task_phrases import describe_result
+from services.responder.task_phrases import GUESS, describe_result, is_rough_transcript
 
 _WHAT_IT_DOES = (
     " It does things with texts, pictures, recordings and documents: send a file or a text and say what to do, such as"
     " “read the text in this image aloud”, “summarize report.pdf” or “how many people are in this photo?”."
     " `hugginggpt tasks` lists all it can do now."
 )
+_ROUGH = "The transcript is rough: this may be wrong."
 _CHAT_FAILED = (
     "The chat model gave no answer; ask again later, or see `hugginggpt doctor` for what is wrong"
     f" with it.{_WHAT_IT_DOES}"
@@ -125,7 +126,16 @@ def _describe_results(tasks: Sequence[Task], reported: Sequence[Task]) -> list[s
     """Describes results; if the tasks used several files, each description names those that it comes from."""
     files = _source_files(tasks)
     several = len({name for names in files.values() for name in names}) > 1
-    return [_with_files(describe_result(task), files[task.id] if several else ()) for task in reported]
+    unreported = {task.id for task in tasks if is_rough_transcript(task)} - {task.id for task in reported}
+    return [
+        _with_files(_with_doubt(describe_result(task), task, unreported), files[task.id] if several else ())
+        for task in reported
+    ]
+
+
+def _with_doubt(description: str, task: Task, rough: Collection[int]) -> str:
+    """A result with a warning if it comes from a rough transcript that the answer does not show."""
+    return description if GUESS in description or not task.needs & rough else f"{description} {_ROUGH}"
 
 
 def _source_files(tasks: Sequence[Task]) -> dict[int, tuple[str, ...]]:

@@ -90,6 +90,17 @@ def test_text_without_lexicon_words_is_neutral_with_half_score() -> None:
     assert labels[0] == {"label": "neutral", "score": 0.5}
 
 
+def test_sentences_that_contradict_each_other_are_no_clear_sentiment() -> None:
+    text = {"text": "I love the great screen. I hate the terrible battery."}
+    labels = run_lite_task("text-classification", "vaderSentiment", text)["labels"]
+    assert labels[0]["score"] < 0.6
+
+
+def test_neutral_sentences_do_not_hide_a_complaint() -> None:
+    text = {"text": "I ordered it on 2 May. It came on Monday. It is blue. I am very sad and disappointed."}
+    assert run_lite_task("text-classification", "vaderSentiment", text)["labels"][0]["label"] == "negative"
+
+
 def test_sentiment_of_non_english_text_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="the text is in German") as caught:
         run_lite_task(

@@ -646,6 +646,22 @@ def test_every_standard_task_can_be_planned(text: str, files: tuple[str, ...], e
         ("order me a pizza", (), [], NoteKind.UNMAPPED, "no kind of task"),
         ("delete all my files", ("a.txt",), [], NoteKind.UNMAPPED, "no kind of task"),
         ("Read the text in a.png and order me a pizza", ("a.png",), ["image-to-text"], NoteKind.UNMAPPED, "pizza"),
+        ("make the recording louder", ("a.wav",), [], NoteKind.UNMAPPED, "no kind of task here does"),
+        ("explain this to me", ("a.txt",), [], NoteKind.UNMAPPED, "no kind of task here does"),
+        (
+            "summarize the second page",
+            ("a.pdf",),
+            ["image-to-text", "summarization"],
+            NoteKind.UNMAPPED,
+            "is about a part",
+        ),
+        (
+            "how many people are there altogether",
+            ("a.png", "b.png"),
+            ["object-detection", "object-detection"],
+            NoteKind.UNMAPPED,
+            "add the numbers up",
+        ),
         ("asdf qwer zxcv", (), [], NoteKind.UNMAPPED, "not understood"),
         ("Blur it", (), [], NoteKind.CLARIFY, "send the picture"),
         ("Summarize the report", (), [], NoteKind.CLARIFY, "paste the text"),
@@ -695,6 +711,31 @@ def test_task_is_repeated_for_each_file_up_to_the_limit() -> None:
     assert [task.id for task in draft.tasks] == list(range(1, SPLIT_LIMIT + 1))
     (note,) = draft.notes
     assert f"first {SPLIT_LIMIT} of {SPLIT_LIMIT + 1}" in note.text
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "expected"),
+    [
+        (
+            "summarize the first and read the second aloud",
+            ("a.txt", "b.txt"),
+            ["summarization(text=file1)", "text-to-speech(text=file2)"],
+        ),
+        ("what does the first caller say", ("a.wav", "b.wav"), ["automatic-speech-recognition(audio=file1)"]),
+        (
+            "who wrote the second letter",
+            ("a.txt", "b.txt"),
+            ["question-answering(question='Who wrote the second letter', context=file2)"],
+        ),
+    ],
+)
+def test_file_is_told_by_its_number(text: str, files: tuple[str, ...], expected: list[str]) -> None:
+    assert notation(embedded_plan(plan_request(text, files)).tasks) == expected
+
+
+def test_people_in_a_document_are_not_looked_for_in_its_picture() -> None:
+    (task,) = embedded_plan(plan_request("how many people signed it", ["a.pdf"])).tasks
+    assert task.task == "document-question-answering"
 
 
 def test_ambiguous_request_has_lower_confidence() -> None:

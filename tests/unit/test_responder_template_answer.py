@@ -57,6 +57,23 @@ def test_intermediate_result_is_omitted() -> None:
     assert "1. image-to-text" in text
 
 
+def test_answer_from_a_rough_transcript_says_so() -> None:
+    heard = done(
+        1,
+        "automatic-speech-recognition",
+        {"text": "come at six", "details": Json({"quality": "rough", "confidence": 0.2})},
+        source="when",
+    )
+    found = done(
+        2,
+        "question-answering",
+        {"text": "six", "details": Json({"answer": "six", "score": 0.9})},
+        source="when",
+        needs=frozenset({1}),
+    )
+    assert answer(heard, found).startswith("**six** The transcript is rough: this may be wrong.")
+
+
 def test_step_numbers_survive_markdown_when_a_task_failed() -> None:
     failed = Task(2, "text-to-speech", State.FAILED, failure=Failure("no voice"))
     text = answer(READ, failed, MOOD)
@@ -187,6 +204,24 @@ def test_clear_lines_of_a_picture_are_not_marked() -> None:
             {"text": "Bo", "details": Json({"score": 0.1})},
             {},
             "This is a guess: it is only 10% sure.",
+        ),
+        (
+            "text-classification",
+            {"labels": Json([{"label": "negative", "score": 0.51}, {"label": "neutral", "score": 0.44}])},
+            {"source": "is he angry?"},
+            "**negative** (51%; then neutral 44%). This is a guess: it is only 51% sure.",
+        ),
+        (
+            "object-detection",
+            {"text": "3 people", "objects": Json([])},
+            {"given": ("a.jpg",), "source": "how many women are there"},
+            "a.jpg shows 3 people. The model that looked cannot tell them apart.",
+        ),
+        (
+            "token-classification",
+            {"entities": Json([{"entity": "TIME", "text": "7:10"}])},
+            {"given": ("bus.png",), "source": "list the prices"},
+            "Amounts of money could not be found. Found in bus.png:",
         ),
         ("translation", {"text": "bonjour"}, {"parameters": {"target_language": "fr"}}, "Translation (fr): “bonjour”"),
         (

@@ -61,6 +61,11 @@ def whole_only(words: str) -> Note:
     return _unmapped(f"“{words}” is about a part, and tasks work on all that was sent: {remedy}.", words)
 
 
+def counted_each(words: str) -> Note:
+    """A sum over several files is wanted of what tasks count in each."""
+    return _unmapped(f"“{words}” asks for a sum, and tasks count in each file: add the numbers up.", words)
+
+
 def which_language(clause: Clause) -> Note:
     """Several texts and languages, and which belong together is not said."""
     remedy = "name the language right after each quoted text"

@@ -20,7 +20,7 @@ _DELIVERING = (
 )
 _CHANGING = re.compile(
     r"\b(?:louder|quieter|faster|slower)\b|\b(?:speed|slow)\s+(?:\w+\s+){0,3}?(?:up|down)\b"
-    r"|\b(?:cut|trim|remove)\s+(?:\w+\s+){1,4}(?:seconds?|minutes?)\b"
+    r"|\b(?:cut|trim|remove)\s+(?:\w+\s+){1,4}(?:seconds?|minutes?|half)\b"
     r"|\bexplain\b|\b(?:spell|grammar)[- ]?check\w*"
     r"|\b(?:correct|fix)\s+(?:\w+\s+){0,3}(?:mistakes|errors|typos|grammar|spelling)\b"
 )

@@ -44,6 +44,8 @@ _PART = re.compile(
     r"(?:pages?|paragraphs?|sections?|chapters?|sentences?|lines?|half|minutes?|seconds?)\b"
     r"|\b(?:page|paragraph|section|chapter|line)s?\s+\d+\b"
 )
+_COUNTING = frozenset(("object-detection", "text-statistics", "page-count"))
+_IN_TOTAL = re.compile(r"\b(?:in\s+(?:total|all|sum)|altogether|all\s+together|combined|overall)\b")
 _PDF = re.compile(r"\bpdfs?\b")
 _DONE_TO_RESULT = re.compile(
     r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
@@ -306,6 +308,8 @@ class _Planning:
             self._builder.notes += [note_texts.beyond_tasks(self._said(*stretch)) for stretch in stretches]
             if self._is_about_part(clause, steps):
                 self._builder.notes.append(note_texts.whole_only(clause.words))
+            if self._several and clause.says(_IN_TOTAL) and any(step.spec.name in _COUNTING for step in steps):
+                self._builder.notes.append(note_texts.counted_each(clause.words))
         for step in steps:
             self._steps.append(step)
             self._builder.add(step)
