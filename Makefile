@@ -88,7 +88,7 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[bench,peers]'
 	@touch $@
 
-bench: $(VENV)/.bench ## Run benchmarks, 50 minutes; writes tables, out/bench.json, out/charts; SECTION=hops,host for some
+bench: $(VENV)/.bench ## Run benchmarks, an hour; writes tables, out/bench.json, out/charts; SECTION=hops,host for some
 	$(PY) -m tests.bench $(SECTION)
 
 figures: $(VENV)/.bench ## Update figures, charts and capacity tables in tests/bench/README.md from out/bench.json

@@ -1,4 +1,4 @@
-"""Pictures of the benchmark: JPEGs of 640 by 480 with noise, one in a hundred of them cut off."""
+"""Files of the benchmark: pictures, one in a hundred of them cut off, PDFs, and recordings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,8 +6,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from experts.host.media import wav
+from tests.bench.bulk.models import WORDS
+from tests.eval.answers.files import content
+from tests.tiny.audio_files import HIGH, LOW, RATE, make_tone
+
 BROKEN_EVERY = 100
 _NOISE = 14
+_PAGES, _LINES, _LINE_WORDS = 6, 8, 8
+_SECONDS = 2.0
 
 
 def _is_broken(index: int) -> bool:
@@ -15,20 +22,36 @@ def _is_broken(index: int) -> bool:
 
 
 def draw_pictures(folder: Path, count: int) -> None:
-    """Writes pictures 00000.jpg and on; those that exist are kept."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes JPEGs of 640 by 480 with noise."""
     random = np.random.default_rng(0)
     for index in range(count):
-        file = folder / f"{index:05}.jpg"
         blocks = random.integers(0, 255, (30, 40, 3), dtype=np.uint8)
         noise = random.integers(-_NOISE, _NOISE, (480, 640, 1))
-        if file.exists():
-            continue
         pixels = np.asarray(Image.fromarray(blocks).resize((640, 480), Image.Resampling.BICUBIC)).astype(int) + noise
+        file = folder / f"{index:05}.jpg"
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(file, quality=72)
         if _is_broken(index):
-            content = file.read_bytes()
-            file.write_bytes(content[: len(content) // 3])
+            whole = file.read_bytes()
+            file.write_bytes(whole[: len(whole) // 3])
+
+
+def write_documents(folder: Path, count: int) -> None:
+    """Writes PDFs of some pages of text."""
+    random = np.random.default_rng(0)
+    for index in range(count):
+        words = random.choice(WORDS, (_PAGES, _LINES, _LINE_WORDS))
+        name = f"{index:05}.pdf"
+        (folder / name).write_bytes(content(name, {"pdf": [[" ".join(line) for line in page] for page in words]}))
+
+
+def record_tones(folder: Path, count: int) -> None:
+    """Writes WAV files of tones in noise, which the tiny model has learned to transcribe."""
+    random = np.random.default_rng(0)
+    for index in range(count):
+        tone = make_tone(HIGH if index % 2 else LOW, _SECONDS)
+        samples = tone + random.normal(0, 0.001, tone.shape).astype(np.float32)
+        name = f"{index:05}.wav"
+        (folder / name).write_bytes(wav(samples, RATE, name).content)
 
 
 def copy_pictures(folder: Path, pictures: Path, count: int, mark: bytes) -> None:

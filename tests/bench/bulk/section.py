@@ -1,121 +1,140 @@
-"""Bulk mode: a task of a few milliseconds over 2,000 pictures, compared with a loop, a pool, Daft and Ray Data."""
+"""Bulk mode: pictures, documents and recordings, compared with a loop, a pool, Daft, Ray Data and our services."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pyarrow.parquet as pq
+from experts.bulk.job import PART_ROWS
+from tests.bench.bulk.arms.work import COLOURS
+from tests.bench.bulk.comparison import ArmRuns, compare
+from tests.bench.bulk.data import link_pictures
+from tests.bench.bulk.measure import Measurement, measure, run_until_killed
+from tests.bench.bulk.results import count_results
+from tests.bench.bulk.workloads import BULK, BY_NAME, DAFT, RAY_DATA, SERVICE, WORKLOADS, Workload
+from tests.bench.processes import cores
+from tests.bench.rows import Row, gap, median
 
-from tests.bench.bulk.data import draw_pictures, link_pictures
-from tests.bench.bulk.measure import Measurement, measure
-from tests.bench.rows import Row, median
-
-PICTURES, MANY, ROUNDS = 2_000, 20_000, 3
-OVER_DAFT, RERUN_SECONDS, MEMORY_RATIO = 1.25, 3.0, 1.15
-"""Targets; the first allows for digests and the columns of the record."""
-EXPERT = Path(__file__).parent / "pictures"
-PLAN = [{"id": 1, "task": "mean-colours", "args": {"image": {"input": "image"}}}]
+CORES, ROUNDS, MANY = 2, 3, 20_000
+RERUN_SECONDS, MEMORY_RATIO = 3.0, 1.15
+KILLED = (DAFT, RAY_DATA, SERVICE)
+"""Programs, in addition to bulk, that are killed at half."""
 
 
 async def rows() -> list[Row]:
-    with TemporaryDirectory(prefix="bench-bulk-") as folder:
-        return _measure(Path(folder))
+    with TemporaryDirectory(prefix="bench-bulk-") as folder, cores(CORES) as count:
+        section = Section(Path(folder), count)
+        measured = [row for workload in WORKLOADS for row in section.compare(workload)]
+        return [*measured, *section.kill(BY_NAME[COLOURS]), *section.repeat(BY_NAME[COLOURS])]
 
 
-def _measure(folder: Path) -> list[Row]:
-    pictures, one, many = folder / "pictures", folder / "one", folder / "many"
-    draw_pictures(pictures, PICTURES)
-    link_pictures(one, pictures, 1)
-    link_pictures(many, pictures, MANY)
-    cold, cold_daft = _run_bulk(folder, one), _run_arm("daft", folder, one)
-    rounds = [(_run_bulk(folder, pictures), _run_arm("daft", folder, pictures)) for _ in range(ROUNDS)]
-    others = {name: _run_arm(name, folder, pictures) for name in ("loop", "pool", "ray_data")}
-    bulk, daft = [ours for ours, _ in rounds], [theirs for _, theirs in rounds]
-    arms = {"bulk": bulk, "daft": daft, **{name: [other] for name, other in others.items()}}
-    warm = [
-        (ours.cpu_seconds - cold.cpu_seconds) / (theirs.cpu_seconds - cold_daft.cpu_seconds) for ours, theirs in rounds
-    ]
-    seconds, peak = median([each.seconds for each in bulk]), median([each.peak_mb for each in bulk])
-    ceiling = others["loop"].seconds / (os.cpu_count() or 1)
-    repeated = _repeated(folder, pictures)
-    large = _run_bulk(folder, many)
-    again = _run_bulk(folder, many, is_new=False)
-    return [
-        _ratio("seconds_over_daft", [ours.seconds / theirs.seconds for ours, theirs in rounds], "wall time"),
-        _ratio("cpu_over_daft", [ours.cpu_seconds / theirs.cpu_seconds for ours, theirs in rounds], "CPU time"),
-        _ratio("warm_cpu_over_daft", warm, "CPU time without the cold start, which a job of one picture measures"),
-        _figure(
-            "cold_start_s", cold.seconds, "s", "a job of one picture; reference: Daft", reference=cold_daft.seconds
-        ),
-        *(_cpu(name, measured) for name, measured in arms.items()),
-        _figure("seconds_over_ray_data", seconds / others["ray_data"].seconds, "×", "wall time"),
-        _figure("share_of_ceiling", ceiling / seconds, "×", "the ceiling is the loop's time divided by the cores"),
-        repeated,
-        _figure("rerun_20000_s", again.seconds, "s", "20,000 pictures, none changed", target=RERUN_SECONDS),
-        _figure(
-            "memory_20000_over_2000", large.peak_mb / peak, "×", f"peak {large.peak_mb:.0f} MB", target=MEMORY_RATIO
-        ),
-    ]
+class Section:
+    """Runs the programs of the workloads.
 
+    Args:
+        folder: for files, models and results.
+        cores: that the programs may use.
+    """
 
-def _figure(
-    name: str, value: float, unit: str, note: str, *, target: float | None = None, reference: float | None = None
-) -> Row:
-    compared = None if reference is None else median([reference])
-    return Row(f"bulk.{name}", median([value]), unit, target, compared, note)
+    def __init__(self, folder: Path, cores: int) -> None:
+        self._folder, self._cores = folder, cores
+        self._arms: dict[str, dict[str, ArmRuns]] = {}
+        models = folder / "models"
+        self._environment = {
+            "DO_NOT_TRACK": "1",
+            "EXPERT_MODELS_URL": str(models),
+            "HF_HOME": str(folder / "hub"),
+            "HF_HUB_OFFLINE": "1",
+        }
+        if find_spec("torch"):
+            command = (sys.executable, "-m", "tests.bench.bulk.models", str(models))
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
+    def compare(self, workload: Workload) -> list[Row]:
+        """Runs a workload by all programs."""
+        if workload.needs_torch and not find_spec("torch"):
+            return [gap(f"bulk.{workload.name}_seconds_over_daft", "×", workload.over_daft, "torch is not installed")]
+        files, one = self._write(workload, workload.count), self._write(workload, 1)
+        names = (BULK, DAFT, *workload.arms)
+        cold = {name: self._run(name, workload, one) for name in names}
+        runs: dict[str, list[Measurement]] = {name: [] for name in names}
+        for name in (*(BULK, DAFT) * ROUNDS, *workload.arms):
+            runs[name].append(self._run(name, workload, files))
+        counts = {name: count_results(self._out(name, workload)) for name in names}
+        arms = self._arms[workload.name] = {name: ArmRuns(runs[name], cold[name], counts[name]) for name in names}
+        return compare(workload, arms, self._cores)
 
-def _ratio(name: str, ratios: Sequence[float], what: str) -> Row:
-    note = f"{what} of {PICTURES:,} pictures, 1 % broken; median of {ROUNDS} interleaved rounds"
-    return Row(f"bulk.{name}", median(ratios), "×", OVER_DAFT, note=note)
+    def kill(self, workload: Workload) -> list[Row]:
+        """Kills programs at half of a workload and runs them again."""
+        files, half = self._write(workload, workload.count), workload.count // 2
+        with self._start(BULK, workload, files) as job:
+            assert job.stderr
+            ended = next(done for line in job.stderr if (done := int(line.split()[0].replace(",", ""))) >= half)
+        written = count_results(self._out(BULK, workload)).rows
+        resumed = self._run(BULK, workload, files, is_new=False)
+        repeated = f"had ended and were not written at kill -9 after {ended:,} of {workload.count:,}"
+        about = "the same command after kill -9 at half"
+        return [
+            Row("bulk.repeated_after_kill", ended - written, "items", PART_ROWS, note=repeated),
+            Row("bulk.resumed_after_kill_s", median([resumed.seconds]), "s", note=about),
+            *(self._kill_other(name, workload, files, about) for name in KILLED),
+        ]
 
+    def _kill_other(self, name: str, workload: Workload, files: Path, about: str) -> Row:
+        """Kills a program at half of its time, and runs it again."""
+        with self._start(name, workload, files) as job, suppress(subprocess.TimeoutExpired):
+            job.wait(self._arms[workload.name][name].seconds / 2)
+        again = self._run(name, workload, files, is_new=False)
+        note = f"{about}; then {count_results(self._out(name, workload)).rows:,} results"
+        return Row(f"bulk.{name}_resumed_after_kill_s", median([again.seconds]), "s", note=note)
 
-def _cpu(name: str, arms: Sequence[Measurement]) -> Row:
-    per_thousand = [each.cpu_seconds / PICTURES * 1000 for each in arms]
-    wall = median([each.seconds for each in arms])
-    note = f"per 1,000 pictures, start included; {wall:g} s for all, peak {max(each.peak_mb for each in arms):.0f} MB"
-    return Row(f"bulk.{name}_cpu_s", median(per_thousand), "s", note=note)
+    def repeat(self, workload: Workload) -> list[Row]:
+        """Runs programs that have a record of what is done again on the same files, then bulk on many files, twice."""
+        many = self._folder / "many"
+        files = self._write(workload, workload.count)
+        link_pictures(many, files, MANY)
+        again = {name: self._run(name, workload, files, is_new=False) for name in (BULK, SERVICE)}
+        large, rerun = self._run(BULK, workload, many), self._run(BULK, workload, many, is_new=False)
+        ratio = large.peak_mb / self._arms[workload.name][BULK].peak_mb
+        peak = f"peak {large.peak_mb:.0f} MB; {MANY:,} files in {large.seconds:.0f} s"
+        about = f"{workload.count:,} files, none changed"
+        return [
+            *(Row(f"bulk.{name}_rerun_s", median([run.seconds]), "s", note=about) for name, run in again.items()),
+            Row(
+                "bulk.rerun_20000_s", median([rerun.seconds]), "s", RERUN_SECONDS, note=f"{MANY:,} files, none changed"
+            ),
+            Row("bulk.memory_20000_over_2000", median([ratio]), "×", MEMORY_RATIO, note=peak),
+        ]
 
+    def _write(self, workload: Workload, count: int) -> Path:
+        """Returns the folder of so many files of a workload; writes them if they do not exist."""
+        folder = self._folder / f"{workload.write.__name__}-{count}"
+        if not folder.exists():
+            folder.mkdir()
+            workload.write(folder, count)
+        return folder
 
-def _repeated(folder: Path, pictures: Path) -> Row:
-    """Kills a job at half and resumes it."""
-    shutil.rmtree(folder / "bulk", ignore_errors=True)
-    with subprocess.Popen(
-        _command(folder, pictures), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as job:
-        assert job.stderr
-        ended = next(done for line in job.stderr if (done := int(line.split()[0].replace(",", ""))) >= PICTURES // 2)
-        os.killpg(job.pid, signal.SIGKILL)
-    written = sum(pq.ParquetFile(part).metadata.num_rows for part in (folder / "bulk").glob("part-*.parquet"))
-    resumed = _run_bulk(folder, pictures, is_new=False)
-    note = (
-        f"had ended and were not written at kill -9 after {ended:,} of {PICTURES:,}; resumed in {resumed.seconds:.1f} s"
-    )
-    return Row("bulk.repeated_after_kill", ended - written, "items", note=note)
+    def _out(self, name: str, workload: Workload) -> Path:
+        return self._folder / f"{workload.name}-{name}"
 
+    def _run(self, name: str, workload: Workload, files: Path, *, is_new: bool = True) -> Measurement:
+        return measure(self._command(name, workload, files, is_new=is_new), self._environment)
 
-def _run_bulk(folder: Path, pictures: Path, *, is_new: bool = True) -> Measurement:
-    if is_new:
-        shutil.rmtree(folder / "bulk", ignore_errors=True)
-    return measure(_command(folder, pictures))
+    def _start(self, name: str, workload: Workload, files: Path) -> AbstractContextManager["subprocess.Popen[str]"]:
+        return run_until_killed(self._command(name, workload, files, is_new=True), self._environment)
 
-
-def _command(folder: Path, pictures: Path) -> Sequence[str]:
-    pipeline = {"format": "hugginggpt/pipeline/1", "name": "colours", "plan": PLAN}
-    job = {"pipeline": pipeline, "experts": [str(EXPERT)], "sources": [str(pictures)], "to": f"{folder}/bulk/"}
-    file = folder / "job.json"
-    file.write_text(json.dumps(job), "utf-8")
-    return [sys.executable, "-m", "experts.bulk", str(file)]
-
-
-def _run_arm(name: str, folder: Path, pictures: Path) -> Measurement:
-    out = folder / f"{name}-out"
-    shutil.rmtree(out, ignore_errors=True)  # of an earlier round; a file is replaced
-    program = f"tests.bench.bulk.arms.with_{name}"
-    return measure([sys.executable, "-m", program, str(pictures), str(out)], {"DO_NOT_TRACK": "1"})
+    def _command(self, name: str, workload: Workload, files: Path, *, is_new: bool) -> Sequence[str]:
+        out = self._out(name, workload)
+        if is_new and out.is_dir():
+            shutil.rmtree(out)
+        if name != BULK:
+            return (sys.executable, "-m", f"tests.bench.bulk.arms.with_{name}", workload.name, str(files), str(out))
+        job = {"pipeline": workload.pipeline, "experts": workload.experts, "sources": [str(files)], "to": f"{out}/"}
+        file = self._folder / "job.json"
+        file.write_text(json.dumps(job), "utf-8")
+        return (sys.executable, "-m", "experts.bulk", str(file))

@@ -1,1 +1,1 @@
-"""Programs that run the task over a folder: python -m tests.bench.bulk.arms.NAME FOLDER OUT."""
+"""Programs that do the work on the files of a folder: python -m tests.bench.bulk.arms.NAME WORKLOAD FOLDER OUT."""

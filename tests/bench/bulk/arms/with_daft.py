@@ -1,26 +1,31 @@
-"""A job for Daft as its guides write one: a class with a batch method, in a process for each core."""
+"""A job for Daft as its guides write one: a class that loads the model, in a process for each core."""
 
-import os
 import sys
 from typing import Any
 
 import daft
 from daft import DataType, col
 
-from tests.bench.bulk.arms.task import mean_colours
+from experts.host.devices import usable_cores
+from tests.bench.bulk.arms.files import BATCH
+from tests.bench.bulk.arms.work import Result, load_work
 
 RESULT = DataType.struct({"text": DataType.string(), "error": DataType.string()})
 
 
-@daft.cls(max_concurrency=os.cpu_count(), use_process=True)
-class Colours:
-    @daft.method.batch(return_dtype=RESULT, unnest=True, batch_size=32)
-    def run(self, contents: daft.Series) -> list[dict[str, Any]]:
-        return [mean_colours(content) for content in contents.to_pylist()]
+@daft.cls(max_concurrency=usable_cores(), use_process=True)
+class Worker:
+    def __init__(self, workload: str) -> None:
+        self._work = load_work(workload)
+
+    @daft.method.batch(return_dtype=RESULT, unnest=True, batch_size=BATCH)
+    def run(self, contents: daft.Series) -> list[Result]:
+        return self._work(contents.to_pylist())
 
 
 if __name__ == "__main__":
-    frame = daft.from_glob_path(f"{sys.argv[1]}/*.jpg")
+    workload, folder, out = sys.argv[1:]
+    frame = daft.from_glob_path(f"{folder}/*")
     frame = frame.with_column("content", col("path").download())
-    run: Any = Colours().run  # of columns, although it is declared for their values
-    frame.select("path", "size", run(col("content"))).write_parquet(sys.argv[2])
+    run: Any = Worker(workload).run  # of columns, although it is declared for their values
+    frame.select("path", "size", run(col("content"))).write_parquet(out)

@@ -1,12 +1,15 @@
 """A loop in one process: the ceiling is its time divided by the cores."""
 
-import json
 import sys
-from pathlib import Path
 
-from tests.bench.bulk.arms.task import mean_colours
+from tests.bench.bulk.arms.files import list_batches, write_results
+from tests.bench.bulk.arms.work import load_work
 
 if __name__ == "__main__":
-    files = sorted(Path(sys.argv[1]).glob("*.jpg"))
-    rows = ({"path": str(file), **mean_colours(file.read_bytes())} for file in files)
-    Path(sys.argv[2]).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    workload, folder, out = sys.argv[1:]
+    work = load_work(workload)
+    batches = list_batches(folder)
+    results = (
+        pair for files in batches for pair in zip(files, work([file.read_bytes() for file in files]), strict=True)
+    )
+    write_results(results, out)

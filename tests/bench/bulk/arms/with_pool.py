@@ -1,19 +1,28 @@
 """A pool of processes of the standard library, one for each core."""
 
-import json
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
 from pathlib import Path
 
-from tests.bench.bulk.arms.task import mean_colours
+from experts.host.devices import usable_cores
+from tests.bench.bulk.arms.files import list_batches, write_results
+from tests.bench.bulk.arms.work import Result, Work, load_work
+
+_works: list[Work] = []
+"""The work of this process."""
 
 
-def run(file: Path) -> dict[str, str | None]:
-    return {"path": str(file), **mean_colours(file.read_bytes())}
+def load(workload: str) -> None:
+    _works.append(load_work(workload))
+
+
+def run(files: Sequence[Path]) -> list[tuple[Path, Result]]:
+    return list(zip(files, _works[0]([file.read_bytes() for file in files]), strict=True))
 
 
 if __name__ == "__main__":
-    files = sorted(Path(sys.argv[1]).glob("*.jpg"))
-    with ProcessPoolExecutor() as pool:
-        rows = pool.map(run, files, chunksize=16)
-        Path(sys.argv[2]).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    workload, folder, out = sys.argv[1:]
+    with ProcessPoolExecutor(usable_cores(), initializer=load, initargs=(workload,)) as pool:
+        write_results(chain.from_iterable(pool.map(run, list_batches(folder))), out)
