@@ -106,6 +106,19 @@ async def test_json_lines_combine_with_common_settings(read_aloud: ReadAloud) ->
     assert [line["outputs"]["text"] for line in lines(read_aloud.folder / "out")] == ["Who? one", "Who? two"]
 
 
+@pytest.mark.parametrize(("pipeline", "lists"), [("asking", False), ("aloud", True)], ids=["text", "audio"])
+async def test_items_are_listed_only_for_outputs_that_are_files(
+    read_aloud: ReadAloud, capsys: pytest.CaptureFixture[str], pipeline: str, *, lists: bool
+) -> None:
+    read_aloud.pictures(a="one")
+    settings = () if lists else ("--set", "question=Who?")
+    output = await read_aloud.shell.type("batch", pipeline, "--folder", "in", *settings)
+    assert output.status == 0, output
+    requests = capsys.readouterr().out
+    assert "route=/v1/pipeline-batches/{batch_id}/results" in requests
+    assert ("route=/v1/pipeline-batches/{batch_id}/items" in requests) is lists
+
+
 async def test_request_is_planned_on_first_readable_item(read_aloud: ReadAloud) -> None:
     read_aloud.pictures(b="one", c="two")
     (read_aloud.folder / "in/a.png").write_bytes(b"")

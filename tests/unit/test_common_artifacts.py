@@ -60,6 +60,15 @@ async def test_stream_over_the_limit_is_rejected_and_leaves_no_files(store: Arti
     assert files(tmp_path) == set()
 
 
+async def test_content_that_cannot_be_written_leaves_no_files(store: ArtifactStore, tmp_path: Path) -> None:
+    path = store.path("default", HELLO)
+    assert path
+    path.mkdir(parents=True)
+    with pytest.raises(Unavailable):
+        await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
+    assert files(tmp_path) == set()
+
+
 async def test_other_tenants_cannot_read_an_artifact(store: ArtifactStore) -> None:
     await store.put("default", b"hello", media_type="text/plain", name="greeting.txt")
     for look in (store.get, store.head):

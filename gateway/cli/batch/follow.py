@@ -95,10 +95,9 @@ def _explaining_disconnects(folder: Folder) -> Iterator[None]:
 
 
 def _saved(client: HuggingGPT, batch: Batch, files: OutputFiles, folder: Folder) -> FollowedBatch:
-    files.save_available(include_ended=True)
     outputs = [port.name for port in batch.pipeline.outputs] if batch.pipeline else []
     results_ = list(client.batch_results(batch.batch_id)) if batch.counts.total <= LISTED_ITEMS else []
-    write_results(results_ or client.batch_results(batch.batch_id), outputs, folder)
+    write_results(files.saving(results_ or client.batch_results(batch.batch_id)), outputs, folder)
     summary = client.batch_summary(batch.batch_id)
     folder.write_summary(summary.model_dump(mode="json"))
     return FollowedBatch(batch, summary, folder, results_, can_retry=_can_retry(client, batch))
@@ -106,7 +105,7 @@ def _saved(client: HuggingGPT, batch: Batch, files: OutputFiles, folder: Folder)
 
 def watch(client: HuggingGPT, batch_id: str, view: View) -> FollowedBatch:
     """Follows a batch to its end; Ctrl-C does not cancel it."""
-    batch = _follow(client, batch_id, view, lambda: None)
+    batch = _follow(client, batch_id, view, lambda _: None)
     return FollowedBatch(batch, client.batch_summary(batch_id), can_retry=_can_retry(client, batch))
 
 
@@ -118,8 +117,8 @@ def _can_retry(client: HuggingGPT, batch: Batch) -> bool:
     return any(result.run_id for result in client.batch_results(batch.batch_id, states=failed))
 
 
-def _follow(client: HuggingGPT, batch_id: str, view: View, on_change: Callable[[], None]) -> Batch:
+def _follow(client: HuggingGPT, batch_id: str, view: View, on_change: Callable[[Batch], None]) -> Batch:
     for batch in client.watch_batch(batch_id):
         view.show(batch)
-        on_change()
+        on_change(batch)
     return client.batch(batch_id)

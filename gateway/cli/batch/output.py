@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from gateway import spreadsheets
 from gateway.cli.errors import FAILED, USAGE, Problem
-from gateway.client import Artifact, BatchResult, HuggingGPT
+from gateway.client import Artifact, Batch, BatchResult, HuggingGPT
 from gateway.client.downloads import safe_name
 from gateway.client.models import END_STATES
 
@@ -22,6 +22,9 @@ PROBE_BYTES = 64 * 1024
 """Size of the file that is written to check for free space."""
 
 _PARTIAL = ".part"
+
+_NO_FILES = frozenset({"text", "json"})
+"""Modalities of outputs that are files only if they are very long."""
 
 
 class Folder:
@@ -160,20 +163,36 @@ class OutputFiles:
         self._folder = folder
         self._after = 0
 
-    def save_available(self, *, include_ended: bool = False) -> None:
-        """Saves new files, up to the first item that has not ended; with include_ended, of all ended items.
+    def save_available(self, batch: Batch) -> None:
+        """Saves new files, up to the first item that has not ended; nothing if the plan's outputs are texts and JSON.
 
         Raises:
             Problem: a file cannot be written.
         """
-        over = END_STATES if include_ended else ()
-        for item in self._client.batch_items(self._batch_id, after=self._after, states=sorted(over)):
+        outputs = batch.pipeline.outputs if batch.pipeline else ()
+        if all(port.modality in _NO_FILES for port in outputs):
+            return
+        for item in self._client.batch_items(self._batch_id, after=self._after):
             if item.state not in END_STATES:
                 return
-            for output, value in item.outputs.items():
-                if isinstance(value, Artifact):
-                    self._save(file_name(item.index, item.name, output, value), value)
+            self._save_all(item.index, item.name, item.outputs)
             self._after = item.index
+
+    def saving(self, results: Iterable[BatchResult]) -> Iterator[BatchResult]:
+        """Passes results on, each once its files are saved.
+
+        Raises:
+            Problem: a file cannot be written.
+        """
+        for result in results:
+            if result.index > self._after:
+                self._save_all(result.index, result.name, result.outputs)
+            yield result
+
+    def _save_all(self, index: int, item: str, outputs: Mapping[str, Any]) -> None:
+        for output, value in outputs.items():
+            if isinstance(value, Artifact):
+                self._save(file_name(index, item, output, value), value)
 
     def _save(self, name: str, artifact: Artifact) -> None:
         if not self._folder.has(name, artifact):

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -43,6 +43,27 @@ class Sink(Protocol):
     async def abort(self) -> None:
         """Discards the stream."""
         ...
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Writes files in a folder, by key and in this order; none is visible before it is complete."""
+    for key, content in contents.items():
+        target, partial = folder / key, folder / STAGING / uuid4().hex
+        try:
+            _with_parent(partial, partial.write_bytes, content)
+            _with_parent(target, partial.replace, target)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _with_parent(path: Path, write: Callable[[Any], object], argument: Any) -> None:
+    """Writes a path; creates its folder only if it is missing."""
+    try:
+        write(argument)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(argument)
 
 
 class FileSink:
