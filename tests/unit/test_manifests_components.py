@@ -88,6 +88,12 @@ def test_bulk_jobs_use_gpus_where_tasks_run() -> None:
     assert {each.name for each in bulk_pods("bulk-on-gpus") if each.requests_gpu} == {"bulk", "bulk-workers"}
 
 
+def test_bulk_jobs_let_each_expert_choose_its_device() -> None:
+    """One that computes on CPUs only refuses to start with EXPERT_DEVICES=*=cuda."""
+    containers = [each for pod in bulk_pods("bulk-on-gpus") for each in pod.containers]
+    assert not [each for each in containers if "EXPERT_DEVICES" in environment_of(manifests("bulk-on-gpus"), each)]
+
+
 def test_bulk_jobs_have_the_runtime_class_of_gpus() -> None:
     named = {each.name for each in bulk_pods("bulk-on-gpus") if each.pod.get("runtimeClassName") == "nvidia"}
     assert named == {"bulk", "bulk-workers"}
