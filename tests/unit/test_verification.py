@@ -50,6 +50,10 @@ def make_box(*edges: int) -> dict[str, int]:
     return dict(zip(("xmin", "ymin", "xmax", "ymax"), edges, strict=True))
 
 
+def make_spans(*spans: tuple[float, float]) -> Outputs:
+    return {"segments": [{"start": start, "end": end} for start, end in spans]}
+
+
 def make_point(name: str, x: float, y: float) -> dict[str, Any]:
     return {"name": name, "x": x, "y": y, "score": 0.9}
 
@@ -65,6 +69,7 @@ FRAME = solid_frame(RED)
 MASK = {"masks": [{"box": make_box(0, 0, 9, 9), "area": 81}, {"box": make_box(10, 20, 50, 51), "area": 1240}]}
 OUTLINES = cases.outlines((10, 20, 50, 50), 1200)
 SEGMENTS = png(square_image("black", LEFT).point(lambda level: 255 - level), "mask.png")
+SPEECH = cases.has_speech(2.0, 6.7)
 POSE = cases.is_pose((0, 0, 120, 200), (40, 10, 80, 50))
 PROPERTIES = {
     "text": (cases.contains("text", "cat", "dog"), {"text": "A Dog."}, {"text": "a bird"}),
@@ -97,6 +102,9 @@ PROPERTIES = {
         make_pose((60, 30), (70, 20), (50, 20)),
         {"keypoints": [{"points": [make_point("Nose", 60, 30)]}]},
     ),
+    "speech in a pause": (SPEECH, make_spans((2.2, 4), (4.4, 6.6)), make_spans((0.2, 1), (2.2, 6.6))),
+    "too little speech": (SPEECH, make_spans((2.2, 4), (4.4, 6.6)), make_spans((2.2, 3))),
+    "no speech": (SPEECH, make_spans((1.6, 7.1)), {"segments": []}),
     "order": (cases.has_best("scores", 1), {"scores": [0.1, 0.9]}, {"scores": [0.9, 0.1]}),
     "blank picture": (cases.is_picture(256), PICTURE, {"image": png(solid_image("red", (256, 256)), "red.png")}),
     "small picture": (cases.is_picture(256), PICTURE, {"image": png(square_image("red", LEFT), "small.png")}),

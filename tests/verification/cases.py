@@ -12,7 +12,7 @@ import soundfile
 from PIL import Image, ImageDraw
 
 from experts.host.handler import Media, Outputs
-from experts.host.media import png
+from experts.host.media import png, wav
 from tests.tiny.video_files import decode_frames, encode_frames
 
 _DATA = Path(__file__).parents[1] / "data"
@@ -31,6 +31,8 @@ MIN_MARGIN = 0.05
 """Difference of cosines by which similar inputs are closer than others."""
 MIN_OVERLAP = 0.8
 """Intersection over union of a mask's box with that of the shape; areas differ by at most the rest of 1."""
+MAX_DISTANCE = 0.5
+"""Seconds that a span of speech may begin too early or end too late."""
 MIN_CONTRAST = 5.0
 """Standard deviation of the pixels, of 255, below which a picture counts as blank."""
 MIN_LOUDNESS = 0.001
@@ -114,6 +116,12 @@ def is_pose(person: Box, face: Box) -> Property:
 
 def has_best(port: str, position: int) -> Property:
     return Property(f"the highest of {port} is number {position + 1}", partial(_has_best, port, position))
+
+
+def has_speech(start: float, end: float) -> Property:
+    """The segments, in seconds, have half of a span or more, and nothing farther than MAX_DISTANCE from it."""
+    description = f"segments are between {start:g} and {end:g} s, and are half of it or more"
+    return Property(description, partial(_has_speech, start, end))
 
 
 def is_picture(min_side: int) -> Property:
@@ -201,6 +209,14 @@ def _has_best(port: str, position: int, outputs: Outputs) -> bool:
     return int(np.argmax(outputs[port])) == position
 
 
+def _has_speech(start: float, end: float, outputs: Outputs) -> bool:
+    spans = [(segment["start"], segment["end"]) for segment in outputs["segments"]]
+    spoken = sum(last - first for first, last in spans)
+    return spoken >= (end - start) / 2 and all(
+        start - MAX_DISTANCE <= first and last <= end + MAX_DISTANCE for first, last in spans
+    )
+
+
 def _is_picture(min_side: int, outputs: Outputs) -> bool:
     with Image.open(io.BytesIO(outputs["image"].content)) as image:
         pixels = np.asarray(image.convert("L"), dtype=float)
@@ -257,10 +273,17 @@ def _film() -> Media:
     return encode_frames([np.asarray(whole.crop((left, 0, left + _FILM_SIDE, _FILM_SIDE))) for left in lefts])
 
 
+def _pauses_around_speech() -> Media:
+    """The recording with a pause before and after it."""
+    samples, rate = soundfile.read(_DATA / "speech.wav", dtype="float32")
+    return wav(np.pad(samples, round(_PAUSE_SECONDS * rate)), rate, "pauses.wav")
+
+
 def _table() -> Media:
     return Media(b"city,country,inhabitants\nParis,France,2100000\nRome,Italy,2800000\n", "text/csv", "cities.csv")
 
 
+_PAUSE_SECONDS, _SPEECH_SECONDS = 2.0, 4.7
 _PHOTOGRAPH, _SPEECH = partial(_sample, "face.jpg"), partial(_sample, "speech.wav")
 """The photograph shows a woman in an orange space suit in front of a flag and a model of the Space Shuttle; the
 recording orders a large pizza."""
@@ -352,7 +375,9 @@ BY_TASK: Mapping[str, Case] = {
     "text-to-speech": Case({"text": "Good morning. The train leaves at nine."}, is_sound(1.0)),
     "text-to-audio": Case({"text": "calm piano music"}, is_sound(2.5), {"duration": 3, **_SEEDED}),
     "audio-to-audio": Case({"audio": _SPEECH}, is_sound(2.0)),
-    "voice-activity-detection": Case({"audio": _SPEECH}, has_items("segments")),
+    "voice-activity-detection": Case(
+        {"audio": _pauses_around_speech}, has_speech(_PAUSE_SECONDS, _PAUSE_SECONDS + _SPEECH_SECONDS)
+    ),
     "video-classification": Case({"video": _film}, is_confident(0.05)),
     "video-to-text": Case({"video": _film}, contains("text", *_WOMAN, "man", "flag")),
     "text-to-video": Case({"text": "waves at a beach"}, is_film(8), _FEW_STEPS),
