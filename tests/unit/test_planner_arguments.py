@@ -2,13 +2,13 @@
 
 import pytest
 
-from services.planner.embedded.directions import into
 from services.planner.embedded.parameters import parameters
 from services.planner.embedded.patterns import lexicon
 from services.planner.embedded.port_assignment import meant, taken
 from services.planner.embedded.prompts import from_map, inserted, plain
-from services.planner.embedded.questions import asked
+from services.planner.embedded.questions import find_questions
 from services.planner.embedded.streams import Stream
+from services.planner.embedded.target_languages import target_languages
 from services.planner.embedded.wording import read
 from services.planner.plan import Reference
 from services.planner.task_spec import Modality
@@ -81,12 +81,12 @@ def test_content_of_the_masked_part_is_found(text: str, descriptions: list[str])
 def test_questions_are_extracted_without_other_text(text: str, questions: list[str]) -> None:
     wording = read(text, ())
     spec = STANDARD["document-question-answering"]
-    assert asked(wording.text, wording.masked, lexicon(), spec) == questions
+    assert find_questions(wording.text, wording.masked, lexicon(), spec) == questions
 
 
 def test_question_that_another_task_answers_is_omitted() -> None:
     text = "what breed is the dog and where is it looking"
-    assert asked(text, text, lexicon(), STANDARD["visual-question-answering"]) == ["Where is it looking"]
+    assert find_questions(text, text, lexicon(), STANDARD["visual-question-answering"]) == ["Where is it looking"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_question_that_another_task_answers_is_omitted() -> None:
     ],
 )
 def test_target_languages_are_found_anywhere_in_the_text(text: str, tags: list[str]) -> None:
-    assert into(text, 0, len(text)) == tags
+    assert target_languages(text, 0, len(text)) == tags
 
 
 def test_named_language_selects_one_of_several_translations() -> None:

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from services.planner.embedded.graph_builder import Builder, lacks_more, with_notes
-from services.planner.embedded.learned.parsing import Graph
+from services.planner.embedded.graph_steps import nodes
+from services.planner.embedded.learned.beam_search import Graph
+from services.planner.embedded.learned.candidates import Hints
+from services.planner.embedded.learned.features import tokens
 from services.planner.embedded.learned.reading import read
-from services.planner.embedded.learned.stages import Hints
 from services.planner.embedded.learned.weights import weights
-from services.planner.embedded.learned.words import tokens
+from services.planner.embedded.merging import lacks_more
+from services.planner.embedded.plan_notes import finished
 from services.planner.embedded.planning import Embedded
 from services.planner.embedded.rules import Rules
 from services.planner.plan import Draft, NoteKind
@@ -32,15 +34,19 @@ def build_draft(
     request: Request, *links: tuple[str, str], unlinked: Iterable[str] = (), catalogue: Catalogue = STANDARD
 ) -> Draft:
     """The draft of a request whose graph is given by its links."""
-    drafted = RULES.draft(request, catalogue)
-    found = tokens(drafted.wording)
+    rules = RULES.read(request, catalogue)
     numbered = frozenset((sense_index(producer), sense_index(consumer)) for producer, consumer in links)
     intents = frozenset((*(end for link in numbered for end in link), *map(sense_index, unlinked)))
-    reading = replace(read(found, Hints(), LEARNED), graph=Graph(intents, numbered))
-    partial_plan = Builder(drafted, RULES.builder(drafted, catalogue), LEARNED.intents).build(
-        reading, [token.start for token in found]
-    )
-    return with_notes(drafted, partial_plan, 1.0)
+    reading = replace(read(tokens(rules.wording), Hints(), LEARNED), graph=Graph(intents, numbered))
+    plan = rules.plan.empty()
+    plan.add_nodes(nodes(reading, rules, LEARNED.intents))
+    return finished(plan, rules, confidence=1.0)
+
+
+def rules_draft(request: Request) -> Draft:
+    """The plan of the rules alone."""
+    rules = RULES.read(request, STANDARD)
+    return finished(rules.plan, rules, confidence=rules.confidence)
 
 
 def test_links_follow_the_graph_and_not_the_order_of_the_text() -> None:
@@ -67,14 +73,12 @@ def test_unused_file_is_noted() -> None:
 
 def test_empty_graph_keeps_the_notes_of_the_rules() -> None:
     request = plan_request("Sing me to sleep")
-    assert build_draft(request).notes == RULES.draft(request, STANDARD).draft.notes
+    assert build_draft(request).notes == rules_draft(request).notes
 
 
 def test_plan_with_more_clarifications_lacks_more() -> None:
-    complete = RULES.draft(plan_request("Summarize notes.txt", ["notes.txt"]), STANDARD).draft
-    open_ended = RULES.draft(
-        plan_request("Summarize notes.txt and transcribe the recording", ["notes.txt"]), STANDARD
-    ).draft
+    complete = rules_draft(plan_request("Summarize notes.txt", ["notes.txt"])).notes
+    open_ended = rules_draft(plan_request("Summarize notes.txt and transcribe the recording", ["notes.txt"])).notes
     assert lacks_more(open_ended, complete)
     assert not lacks_more(complete, open_ended)
     assert not lacks_more(complete, complete)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.planner.embedded.foreign import language_detection
-from services.planner.embedded.foreign.lexicons import SUPPORTED, Kind
-from services.planner.embedded.foreign.lexicons import tongue as lexicon_of
+from services.planner.embedded.foreign.lexicons import SUPPORTED, Kind, lexicon_of
 from services.planner.embedded.wording import read
 from services.planner.plan import NoteKind, Text
 from services.planner.plan_check import find_faults

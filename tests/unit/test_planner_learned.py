@@ -6,12 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.planner.embedded.intents import EDITING, task_of
-from services.planner.embedded.learned.parsing import MOST, Graph
-from services.planner.embedded.learned.reading import read, worthiest
-from services.planner.embedded.learned.stages import Hints
-from services.planner.embedded.learned.weights import Weights, weights, write
-from services.planner.embedded.learned.weights import read as read_weights
-from services.planner.embedded.learned.words import (
+from services.planner.embedded.learned.beam_search import MOST, Graph
+from services.planner.embedded.learned.candidates import Hints
+from services.planner.embedded.learned.features import (
     MOST_OF_CONTENT,
     MOST_TOKENS,
     Family,
@@ -19,6 +16,9 @@ from services.planner.embedded.learned.words import (
     features,
     tokens,
 )
+from services.planner.embedded.learned.reading import best_graph, read
+from services.planner.embedded.learned.weights import Weights, weights, write
+from services.planner.embedded.learned.weights import read as read_weights
 from services.planner.embedded.resources import resources
 from services.planner.embedded.wording import read as read_wording
 from services.planner.task_spec import Modality
@@ -121,8 +121,8 @@ def _has_cycle(graph: Graph) -> bool:
 
 def test_selected_graph_maximizes_expected_agreement() -> None:
     unlinked, correct, remaining = Graph(frozenset((1,)), frozenset()), _linked_graph(1, 2), _linked_graph(1, 3)
-    assert worthiest({unlinked: 0.4, correct: 0.35, remaining: 0.25}) == unlinked
-    assert worthiest({unlinked: 0.3, correct: 0.6, remaining: 0.1}) == correct
+    assert best_graph({unlinked: 0.4, correct: 0.35, remaining: 0.25}) == unlinked
+    assert best_graph({unlinked: 0.3, correct: 0.6, remaining: 0.1}) == correct
 
 
 def _linked_graph(producer: int, consumer: int) -> Graph:

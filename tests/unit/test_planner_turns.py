@@ -92,12 +92,12 @@ async def test_cancelled_request_is_not_planned() -> None:
 
 def test_request_with_too_many_steps_is_read_up_to_the_limit_with_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "HARD_LIMIT", 10)
-    drafted = Rules(STANDARD).draft(plan_request("Describe a.png. Read the text in it aloud. " * 50, ["a.png"]), LITE)
-    assert 10 < len(drafted.steps) < 20
-    assert ["its end was not read" in note.text for note in drafted.draft.notes].count(True) == 1
+    reading = Rules(STANDARD).read(plan_request("Describe a.png. Read the text in it aloud. " * 50, ["a.png"]), LITE)
+    assert 10 < len(reading.steps) < 20
+    assert ["its end was not read" in note.text for note in reading.notes].count(True) == 1
 
 
 def test_excluded_file_is_found_among_many_file_names() -> None:
     text = "Describe " + " ".join(f"see{number}.png" for number in range(200)) + " and a.png but not b.png."
-    drafted = Rules(STANDARD).draft(plan_request(text, ["a.png", "b.png"]), LITE)
-    assert [resource.names[0] for resource in drafted.resources] == ["a.png"]
+    reading = Rules(STANDARD).read(plan_request(text, ["a.png", "b.png"]), LITE)
+    assert [resource.names[0] for resource in reading.resources] == ["a.png"]

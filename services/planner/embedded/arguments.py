@@ -13,7 +13,7 @@ MOST_LABELS = 20
 NOUN = re.compile(
     r"^(?:summar(?:y|ies)|translations?|transcripts?|transcriptions?|captions?|descriptions?|entities|names)\b"
 )
-"""Words for what a task gives, rather than for doing it."""
+"""Words for the result of a task, not for the task."""
 
 RESULT = re.compile(
     rf"{NOUN.pattern}|^[a-z-]+ed\b"
@@ -87,7 +87,7 @@ _LANGUAGE_FIRST = re.compile(rf"^(?:{_LANGUAGES})(?![\w-])[\s,:]*", re.IGNORECAS
 
 
 def question(clause: Clause) -> str:
-    """The question a clause asks, in the user's words; empty if it only speaks of one asked elsewhere."""
+    """The question of a clause, in the user's words; empty if it only refers to the question of another clause."""
     asked = [payload.text for payload in clause.payloads if payload.asks]
     if asked:
         return asked[-1]

@@ -1,4 +1,4 @@
-"""From a request's words to clauses: stretches that ask for something, each with the words that call for its tasks."""
+"""Clauses of a request: stretches that ask for something, each with the words that call for its tasks."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -78,7 +78,7 @@ class Clause:
     asks: bool
     """A question."""
     results: tuple[Match, ...] = ()
-    """Words that would call for a task but mean what it has given: "the sketch"."""
+    """Words that would call for a task but mean its result: "the sketch"."""
 
     @property
     def masks(self) -> tuple[Mention, ...]:
@@ -111,7 +111,7 @@ class Reader:
         self._lexicon = lexicon
         self._find = find
         self.refused: set[str] = set()
-        """Tasks the words say not to do, or only to do at other places."""
+        """Tasks that the words exclude, at least once."""
 
     def clauses(self, start: int, end: int, at_hand: Collection[Modality]) -> list[Clause]:
         """The clauses of one sentence; those without a match ask for something nothing is known for."""
@@ -120,7 +120,7 @@ class Reader:
         leading: list[Stretch] = []
         for stretch in self._stretches(start, end, matches):
             within = [match for match in matches if stretch.start <= match.start < stretch.end]
-            within = _telling(within) or self._overlooked(stretch)
+            within = _strongest(within) or self._overlooked(stretch)
             if within or (self.requests(stretch) and not self._aside(stretch)):
                 groups.append((stretch, [*leading, stretch], within))
                 leading = []
@@ -223,7 +223,7 @@ class Reader:
         )
 
     def states(self, start: int, end: int) -> bool:
-        """Whether a sentence says something that a question could be about, rather than what there is or is wanted."""
+        """Whether a sentence states something that a question could be about, not what was sent or requested."""
         words = self._core(Stretch(start, end, sequel=False, leads=True))
         aside = self._lexicon.aside.fullmatch(words.strip(_EDGES))
         return not (aside or self._lexicon.context.match(words) or re.search(MARKED, words))
@@ -237,8 +237,8 @@ class Reader:
         return words.strip(" \t\n,;:–—-").rstrip(".").strip()
 
 
-def _telling(matches: Sequence[Match]) -> list[Match]:
-    """Weak cues count only where there is nothing better."""
+def _strongest(matches: Sequence[Match]) -> list[Match]:
+    """Without weak matches, unless there are only weak ones."""
     return [match for match in matches if match.weight >= LIKELY] or list(matches)
 
 

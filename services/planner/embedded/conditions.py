@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from services.planner.embedded.patterns import Lexicon
 
 LONGEST_LEAD = 200
-"""Characters before a condition that are looked at to tell what it is."""
+"""Characters before a condition that are looked at to classify it."""
 
 _CONDITION = re.compile(
     r"\b(?:only\s+|but\s+only\s+)?(?:if|unless|in\s+case|in\s+the\s+event|depending\s+(?:up)?on|provided\s+that)\b"

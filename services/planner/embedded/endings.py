@@ -1,4 +1,4 @@
-"""Where words about one thing end because others say what else is wanted."""
+"""Ends of descriptions and of orders: where the words that follow request something else."""
 
 import re
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ _ELSE = re.compile(
     r"|\d{2,4}\s?(?:x|×|by)\s?\d{2,4}\b|\d+x\b"
     r"|could\s+you\b|can\s+you\b|what\b|how\b|who\b|which\b"
 )
-"""How words begin that say something else: what comes next, how it is to be given, or in what measure."""
+"""Beginning of words that state something else: the next step, the form of the result, or a measure."""
 
-_GOING_ON = re.compile(
+_NEXT_ORDER = re.compile(
     r"(?:then|after(?:wards|\s+(?:that|this|which))|finally|next|lastly|separately|once\s+(?:you|that|it)|please|pls|thanks?|thx|lol"
     r"|narrated|spoken|aloud|out\s+loud|read\s+(?:aloud|out|to)|could\s+you|can\s+you)\b"
     rf"|(?:in|into|to)\s+(?:{LANGUAGE})\b"
@@ -32,7 +32,7 @@ _GOING_ON = re.compile(
 _OBJECT = re.compile(
     r"[a-z-]+\s+(?:it|them|that|this|these|those|the|an?|my|his|her|its|their|both|each|all|me|in|to|into|as|out|aloud|what|whether|how)\b|[a-z]+\W*$"
 )
-"""How an order goes on."""
+"""Continuation of an order after its verb."""
 
 _BEFORE = re.compile(r",?\s+before\s+(?:you|we|i|\w+ing)\b")
 _STOP = re.compile(r"[;!?\n]|\.(?!\w)|->|→|=>|\b(?:then|plus)\b")
@@ -61,13 +61,13 @@ def is_other(masked: str, start: int) -> bool:
 def orders(masked: str, start: int, end: int, lexicon: Lexicon) -> Iterator[tuple[int, int]]:
     """Spans of successive orders, from the start."""
     while start < end:
-        over = going_on(masked, start, end, lexicon)
+        over = order_end(masked, start, end, lexicon)
         yield start, over
         joint = _JOINT.match(masked, over, end)
         start = joint.end() if joint else over + 1
 
 
-def going_on(masked: str, start: int, end: int, lexicon: Lexicon) -> int:
+def order_end(masked: str, start: int, end: int, lexicon: Lexicon) -> int:
     """Where an order that begins at the start ends because another follows; what it is about may be listed."""
     before = _BEFORE.search(masked, start + 1, end)
     end = before.start() if before else end
@@ -76,6 +76,6 @@ def going_on(masked: str, start: int, end: int, lexicon: Lexicon) -> int:
         if ":" in joint.group():
             return end
         ordered = lexicon.verb.match(masked, after, end) and _OBJECT.match(masked, after, end)
-        if "then" in joint.group() or ordered or _GOING_ON.match(masked, after, end):
+        if "then" in joint.group() or ordered or _NEXT_ORDER.match(masked, after, end):
             return joint.start()
     return end

@@ -1,4 +1,4 @@
-"""Intents of words: kinds of task, some divided more finely or more coarsely than on the Hub."""
+"""Intents: kinds of task, some divided more finely or more coarsely than on the Hub."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _COARSER: Mapping[str, str] = {
     "zero-shot-audio-classification": "audio-classification",
     "zero-shot-classification": "text-classification",
 }
-"""Tasks that do with classes that are named what others do with their own: rules tell whether any are named."""
+"""Tasks that take named classes, and the intent of their kind; rules find whether classes are named."""
 
 _CHANGES = re.compile(
     r"\b(?:edit|modif|chang|remov|replac|add|brigh|colou?r|adjust|make|alter|turn|crop|blur|darken)", re.IGNORECASE
@@ -24,7 +24,7 @@ _CHANGES = re.compile(
 
 
 def intents_of(draft: Draft) -> Mapping[int, str]:
-    """What the words of each task were read as, by id; several changes of pictures are read alike."""
+    """The intent of each task, by id; several changes of pictures have the same intent."""
     intents = {task.id: intent(task.task, instruction=_instruction(task)) for task in draft.tasks}
     if EDITING in intents.values():
         intents = {task_id: EDITING if name == "image-to-image" else name for task_id, name in intents.items()}
@@ -38,11 +38,11 @@ def intent(task: str, *, instruction: str = "") -> str:
     return _COARSER.get(task, task)
 
 
-def task_of(read_as: str, *, picture: bool = False) -> str:
-    """The usual task for a intent; a table in a picture is read like any other page."""
-    if read_as == EDITING:
+def task_of(name: str, *, picture: bool = False) -> str:
+    """The usual task for an intent; a table in a picture is read like any other page."""
+    if name == EDITING:
         return "image-to-image"
-    return "document-question-answering" if read_as == TABLES and picture else read_as
+    return "document-question-answering" if name == TABLES and picture else name
 
 
 def _instruction(task: Task) -> str:

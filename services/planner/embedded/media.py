@@ -1,4 +1,4 @@
-"""Which pictures, recordings, videos and tables a clause means: those it names, those sent, those made before."""
+"""Finds the pictures, recordings, videos and tables that a clause means: named, sent, or made by an earlier step."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -78,9 +78,13 @@ class Media:
         now = {modality for resource in self._resources if not resource.age for modality in resource.modalities}
         return now or {modality for resource in self._resources for modality in resource.modalities}
 
+    def uses(self, resource: Resource) -> bool:
+        """Whether a task takes a resource."""
+        return self._flow.carries(resource.argument)
+
     def unused(self) -> list[Resource]:
-        """What was sent now and has gone into no task."""
-        return [one for one in self._resources if not (one.age or self._flow.carries(one.argument))]
+        """What was sent now and no task takes."""
+        return [one for one in self._resources if not (one.age or self.uses(one))]
 
     def used_kinds(self) -> set[Modality]:
         """The kinds of what was sent now and has gone into a task."""
@@ -157,7 +161,7 @@ class Media:
             resource
             for resource in self._resources
             if not resource.age
-            and any(self._covers(said["noun"] or "", resource, bare=bare) for said in EVERY.finditer(clause.masked))
+            and any(self._covers(found["noun"] or "", resource, bare=bare) for found in EVERY.finditer(clause.masked))
         ]
 
     def _bare(self) -> bool:

@@ -28,24 +28,24 @@ def failing(name: str, experts: Sequence[str], words: str) -> Note:
     """An expert offers a kind of task, and all its models for it have failed."""
     remedy = "try again soon, and see with `hugginggpt experts` what is wrong"
     many = len(experts) > 1
-    whose = f"experts {', '.join(experts)} offer" if many else f"expert {experts[0]} offers"
+    offering = f"experts {', '.join(experts)} offer" if many else f"expert {experts[0]} offers"
     state = "are failing" if many else "is failing"
-    return _unmapped(f"“{words}” calls for {name}, which {whose}, but {state} at the moment: {remedy}.", words)
+    return _unmapped(f"“{words}” calls for {name}, which {offering}, but {state} at the moment: {remedy}.", words)
 
 
 def unknown(words: str) -> Note:
-    """Something is asked for that is no kind of task."""
+    """No kind of task matches the words."""
     return _unmapped(f"“{words}” matches no kind of task offered here: see what is with `hugginggpt tasks`.", words)
 
 
 def conditional(words: str) -> Note:
-    """Something is wanted only on a condition, and a plan has none."""
+    """A part of the request depends on a condition, and a plan has none."""
     remedy = "ask for what it depends on first, then ask again with the result"
     return _unmapped(f"“{words}” depends on a condition, and a plan has no conditions: {remedy}.", words)
 
 
 def beyond_tasks(words: str) -> Note:
-    """Something is wanted that no task does, in words that also call for one."""
+    """An order that no kind of task carries out."""
     remedy = "tasks work on what was sent and show what they give; do the rest yourself with it"
     return _unmapped(f"“{words}” asks for something that no kind of task here does: {remedy}.", words)
 
@@ -67,13 +67,13 @@ def counted_each(words: str) -> Note:
 
 
 def which_language(clause: Clause) -> Note:
-    """Several texts and languages, and which belong together is not said."""
+    """It is unclear which of several texts is in which language."""
     remedy = "name the language right after each quoted text"
     return _unmapped(f"“{clause.words}” does not say which text is in which language: {remedy}.", clause.words)
 
 
 def unread(words: str) -> Note:
-    """More is asked for than any plan can have."""
+    """The request asks for more tasks than a plan can have."""
     return _unmapped("The request asks for more than a plan can have, and its end was not read: split it.", words)
 
 
@@ -87,9 +87,9 @@ def lost(clause: Clause, before: str) -> Note:
     return _unmapped(f"“{clause.words}” needs what “{before}” would have given.", clause.words)
 
 
-def cut(clause: Clause, done: int, wanted: int) -> Note:
+def cut(clause: Clause, done: int, total: int) -> Note:
     """More resources were given than one task is split over."""
-    text = f"“{clause.words}” is done for the first {done} of {wanted}: ask for the others in another request."
+    text = f"“{clause.words}” is done for the first {done} of {total}: ask for the others in another request."
     return _unmapped(text, clause.words)
 
 
@@ -106,7 +106,7 @@ def two_needed(clause: Clause) -> Note:
 
 
 def unpaired(clause: Clause, counts: Sequence[int]) -> Note:
-    """A step is given different numbers of things that belong together."""
+    """The inputs of a step differ in number."""
     many = " and ".join(map(str, counts))
     return _clarify(f"“{clause.words}” is given {many} things: say which belong together.", clause.words)
 
@@ -164,11 +164,11 @@ _REPLIES = {
     "greeting": "Hello! Send a file or a text and say what to do with it.",
     "other": "All right. Send a file or a text and say what to do with it.",
 }
-"""What is said to small talk where no chat model is installed; the kinds are those of patterns.json."""
+"""Replies to small talk without a chat model, by the kinds of patterns.json."""
 
 
 def _chat(words: str, text: str) -> Note:
-    """Words that want an answer but no task; a chat model gives a better one than this text."""
+    """Words that need an answer but no task; the text is for deployments without a chat model."""
     return Note(NoteKind.CHAT, text, words[:LONGEST_SPAN])
 
 

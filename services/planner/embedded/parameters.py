@@ -1,4 +1,4 @@
-"""The knobs a clause turns: languages, lengths, counts, sizes, and any parameter it calls by name."""
+"""Parameters that a clause states: languages, lengths, counts, sizes, and any parameter that it names."""
 
 import json
 import re
@@ -26,10 +26,10 @@ SOURCE = re.compile(
 )
 SPOKEN = re.compile(rf"\b(?:in|into|to|an?|the|this|my|with)\s+(?:an?\s+)?({LANGUAGE})\b")
 
-Reading = Callable[[str], Any]
+Parser = Callable[[str], Any]
 
 
-def _language(pattern: re.Pattern[str]) -> Reading:
+def _language(pattern: re.Pattern[str]) -> Parser:
     def read(words: str) -> str | None:
         found = pattern.search(words)
         return TAGS[next(group for group in found.groups() if group)] if found else None
@@ -37,7 +37,7 @@ def _language(pattern: re.Pattern[str]) -> Reading:
     return read
 
 
-def _whole(pattern: str) -> Reading:
+def _whole(pattern: str) -> Parser:
     compiled = re.compile(pattern)
 
     def read(words: str) -> int | None:
@@ -101,7 +101,7 @@ def _voice(words: str) -> str | None:
     return kind[1] if kind else None
 
 
-def _size(group: int, name: str) -> Reading:
+def _size(group: int, name: str) -> Parser:
     alone = re.compile(rf"\b(\d{{2,4}})[\s-]?(?:px|pixels?)?\s+{name}\b")
 
     def read(words: str) -> int | None:
@@ -138,7 +138,7 @@ def _unwanted(words: str) -> str | None:
     return found[1] if found else None
 
 
-READINGS: Mapping[str, Reading] = {
+PARSERS: Mapping[str, Parser] = {
     "target_language": _language(TARGET),
     "source_language": _language(SOURCE),
     "language": _language(SPOKEN),
@@ -167,11 +167,11 @@ READINGS: Mapping[str, Reading] = {
 
 
 def parameters(spec: Spec, masked: str) -> dict[str, Any]:
-    """What lower-case words say about the parameters of a task; only what their schemas allow."""
+    """Returns the parameters of a task that lower-case words state, as far as their schemas allow them."""
     found: dict[str, Any] = {}
     for parameter in spec.parameters:
-        reading = READINGS.get(parameter.name)
-        value = reading(masked) if reading else _by_name(parameter, masked)
+        parser = PARSERS.get(parameter.name)
+        value = parser(masked) if parser else _by_name(parameter, masked)
         if value is not None and not schema_violation(parameter, value):
             found[parameter.name] = value
     return found
@@ -186,9 +186,9 @@ def _by_name(parameter: Parameter, masked: str) -> Any:
     if not isinstance(schema, dict):
         return None
     name = r"[\s_-]+".join(map(re.escape, re.split(r"[\s_-]+", parameter.name.lower())))
-    reading = _BY_TYPE.get(str(schema.get("type")))
+    parser = _BY_TYPE.get(str(schema.get("type")))
     chosen = _chosen(schema.get("enum"), masked)
-    return chosen if chosen is not None or reading is None else reading(name, masked)
+    return chosen if chosen is not None or parser is None else parser(name, masked)
 
 
 def _chosen(choices: object, masked: str) -> str | None:
@@ -206,7 +206,7 @@ def _integral(name: str, masked: str) -> int | None:
     return int(number) if number is not None and number.is_integer() else None
 
 
-def _said(name: str, masked: str) -> bool | None:
+def _boolean(name: str, masked: str) -> bool | None:
     if re.search(rf"\b(?:no|without)\s+{name}\b", masked):
         return False
     return True if re.search(rf"\b{name}\b", masked) else None
@@ -220,6 +220,6 @@ def _word(name: str, masked: str) -> str | None:
 _BY_TYPE: Mapping[str, Callable[[str, str], Any]] = {
     "number": _numeric,
     "integer": _integral,
-    "boolean": _said,
+    "boolean": _boolean,
     "string": _word,
 }

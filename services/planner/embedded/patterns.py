@@ -17,7 +17,7 @@ from services.planner.embedded.wording import MARKED, MARKS, PDF_MARK, QUOTE_MAR
 from services.planner.task_spec import Modality
 
 CERTAIN, LIKELY, WEAK = 3, 2, 1
-"""Weights: the words say so; they usually mean it; they may mean it if nothing else is meant."""
+"""Weights: the words mean a task; they usually do; they do if nothing else is meant."""
 
 _MASKS = {
     "<image>": f"[{MARKS[Modality.IMAGE]}{PDF_MARK}]+",
@@ -42,7 +42,7 @@ class Match:
     """By preference: the first that is offered is meant."""
     weight: int
     aspect: str = ""
-    """Tells apart different uses of one task, such as sentiment and language."""
+    """Distinguishes uses of one task, such as sentiment and language."""
     offered: bool = True
 
     @property
@@ -94,7 +94,7 @@ class Lexicon:
     common: frozenset[str]
     """Words every English request is made of."""
     generic: frozenset[str]
-    """Stems of words that tell no task from another."""
+    """Stems of words that distinguish no tasks."""
 
     def find(self, masked: str, start: int, end: int, at_hand: Collection[Modality] | None) -> list[Match]:
         """All matches within a stretch; at_hand None lets every cue apply."""

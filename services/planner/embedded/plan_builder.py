@@ -1,21 +1,26 @@
-"""Builds tasks from steps: adds intermediate tasks, splits tasks over several files, merges equal tasks."""
+"""Builds plans: numbers tasks, binds their arguments, links them, and merges equal ones.
+
+Rules and the learned graph both build with a `PlanBuilder`: rules add one step after the other, the learned graph adds
+nodes, whose links are given. The builder adds intermediate tasks and splits tasks over several files.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from services.planner.embedded import quoted_languages
 from services.planner.embedded.clauses import Clause
-from services.planner.embedded.directions import into
+from services.planner.embedded.intents import EDITING, intent, task_of
 from services.planner.embedded.media import Media
-from services.planner.embedded.note_texts import cut, failing, unoffered, unpaired, which_language
+from services.planner.embedded.note_texts import cut, failing, lost, unoffered, unpaired, which_language
 from services.planner.embedded.parameters import parameters
 from services.planner.embedded.patterns import Lexicon
 from services.planner.embedded.ports import Ports
 from services.planner.embedded.resources import Resource
-from services.planner.embedded.steps import Step
+from services.planner.embedded.steps import Node, Step
 from services.planner.embedded.streams import Flow, MissingInput, Stream, Unplannable, answers, findings, modifies
+from services.planner.embedded.target_languages import target_languages
 from services.planner.embedded.texts import Texts
 from services.planner.embedded.wording import Wording
 from services.planner.plan import SPLIT_LIMIT, Argument, Many, Note, Reference, Task, Text
@@ -26,17 +31,20 @@ BRIDGES = {
     Modality.AUDIO: "automatic-speech-recognition",
     Modality.VIDEO: "video-to-text",
 }
-"""What puts other things into words."""
+"""Tasks that turn other modalities into text."""
 
 MASKS = "image-segmentation"
-"""What makes a mask where none was sent."""
+"""The task that makes a mask if none was sent."""
+
+CHANGES = frozenset((EDITING, "image-to-image"))
+"""Intents that change a picture; the words decide whether a further change applies to the changed picture."""
 
 LONGEST_SOURCE = 300
-"""Characters of a task's source words that are kept."""
+"""Most characters of a task's source."""
 
 
 class PlanBuilder:
-    """Builds a plan step by step; tasks that were added are never changed."""
+    """Builds the plan of one request; tasks that were added are never changed."""
 
     def __init__(
         self,
@@ -49,16 +57,28 @@ class PlanBuilder:
     ) -> None:
         self._catalogue = catalogue
         self._standard = standard
+        self._lexicon = lexicon
+        self._resources = resources
         self._wording = wording
         self._flow = Flow()
         self.media = Media(resources, wording.mentions, lexicon, self._flow)
         self.texts = Texts(self.media, self._flow, wording, lexicon, self._bridge)
         self._ports = Ports(standard, self.media, self.texts, lexicon, self._flow)
         self._ids: dict[object, int] = {}
+        self._made: dict[str, list[Stream]] = {}
+        """Outputs of the nodes, by intent."""
         self.tasks: list[Task] = []
+        self.intents: dict[int, str] = {}
+        """Intents of the tasks of nodes, by task id."""
         self.notes: list[Note] = []
         self.asks_back = False
         """Whether a part of the request needs an input that was not sent."""
+
+    def empty(self) -> "PlanBuilder":
+        """Returns a builder for the same request, without tasks."""
+        return PlanBuilder(
+            self._catalogue, self._standard, self._lexicon, resources=self._resources, wording=self._wording
+        )
 
     def spec(self, name: str) -> Spec:
         """A kind of task that is offered, else as the standard has it."""
@@ -68,16 +88,37 @@ class PlanBuilder:
         """Whether an expert offers this kind of task now."""
         return spec.name in self._catalogue
 
+    def add_nodes(self, nodes: Iterable[Node]) -> None:
+        """Adds the nodes of a graph, producers first; a note replaces a node whose producer has no outputs."""
+        for node in nodes:
+            self._made[node.intent] = self._add_node(node)
+
+    def _add_node(self, node: Node) -> list[Stream]:
+        missing = [name for name in node.producers if not self._made[name]]
+        if missing:
+            self.notes.append(lost(node.clause, missing[0]))
+            return []
+        fed = tuple(stream for name in node.producers for stream in self._made[name])
+        before, made = len(self.tasks), list[Stream]()
+        for step in node.steps:
+            words_decide = bool(made) and node.intent in CHANGES
+            made += self.add(replace(step, fed=None if words_decide else fed))
+        usual = {task_of(node.intent), task_of(node.intent, picture=True)}
+        for task in self.tasks[before:]:
+            if task.task in usual or intent(task.task) == node.intent:
+                self.intents[task.id] = node.intent
+        return made
+
     def add(self, step: Step) -> list[Stream]:
-        """Adds what a step needs, and the step; or a note on what is missing. Gives what the step makes."""
+        """Adds a step and the tasks that it needs, or a note on what is missing; returns the outputs of the step."""
         try:
             if not self.offers(step.spec):
                 raise Unplannable(self._unoffered(step.spec.name, step.clause))  # noqa: TRY301  # as when a port is missing
             return self._add(step)
-        except Unplannable as wanting:
-            if wanting.note:
-                self.notes.append(wanting.note)
-                self.asks_back |= isinstance(wanting, MissingInput)
+        except Unplannable as error:
+            if error.note:
+                self.notes.append(error.note)
+                self.asks_back |= isinstance(error, MissingInput)
                 self._lose(step)
             return []
 
@@ -88,17 +129,17 @@ class PlanBuilder:
                 filled[port.name] = self._mask(step.clause)
         variants = self._variants(step)
         filled = {name: _with_languages(step, stream) for name, stream in filled.items()}
-        if self._speaks_of_itself(step.spec, filled, variants):
+        if self._refers_to_its_result(step.spec, filled, variants):
             return self._flow.made_by(step.spec.name)
         return self._place(step, filled, variants)
 
     def _lose(self, step: Step) -> None:
-        """Notes that nothing comes of a step, so that what depends on it says so, too."""
+        """Marks the outputs of a step as missing, so that steps that depend on it are noted, too."""
         for port in step.spec.outputs:
             stream = self._output(step, port.name, port.modality, {})
             self._flow.add(stream.gone(step.clause.words))
 
-    # ------------------------------------------------------------ what lies between
+    # ------------------------------------------------------------ intermediate tasks
 
     def _bridge(self, stream: Stream, clause: Clause) -> Stream:
         """The text of pictures, recordings or videos."""
@@ -130,7 +171,7 @@ class PlanBuilder:
     # ------------------------------------------------------------ parameters
 
     def _variants(self, step: Step) -> list[dict[str, Any]]:
-        """The parameters of each task the step becomes: one for every language that is asked for."""
+        """The parameters of each task that the step becomes: one for every requested language."""
         found = parameters(step.spec, step.clause.masked)
         if step.labels and step.spec.takes("candidate_labels"):
             found["candidate_labels"] = list(step.labels)
@@ -140,13 +181,13 @@ class PlanBuilder:
 
     def _targets(self, clause: Clause, found: Mapping[str, Any]) -> list[str]:
         """The languages to translate into: those of the clause, else of the request."""
-        targets = into(self._wording.masked, clause.start, clause.end)
+        targets = target_languages(self._wording.masked, clause.start, clause.end)
         return [target for target in targets if target != found.get("source_language")]
 
-    def _speaks_of_itself(
+    def _refers_to_its_result(
         self, spec: Spec, filled: Mapping[str, Stream], variants: Sequence[Mapping[str, Any]]
     ) -> bool:
-        """Whether "the summary" is not another step but what a summary asked for before has given."""
+        """Whether the words mean the result of an equal step, as "the summary" does after a summary."""
         if not modifies(spec) or {port.modality for port in spec.inputs} != {Modality.TEXT}:
             return False
         known = [json.loads(task.parameters_json or "{}") for task in self.tasks if task.task == spec.name]
@@ -156,16 +197,16 @@ class PlanBuilder:
     # ------------------------------------------------------------ tasks
 
     def _place(self, step: Step, filled: Mapping[str, Stream], variants: Sequence[dict[str, Any]]) -> list[Stream]:
-        """Adds a task for every value and variant, or finds those that do the same already; gives their outputs."""
+        """Adds a task for every value and variant unless an equal one exists; returns their outputs."""
         for stream in filled.values():
-            self._flow.add(replace(stream, wanted=()))
+            self._flow.add(replace(stream, named_languages=()))
         many = {port.name for port in step.spec.inputs if port.many}
         placed: dict[int, str] = {}
         for index in range(self._copies(step, [stream for name, stream in filled.items() if name not in many])):
             given = {name: _given(stream, index, many=name in many) for name, stream in filled.items()}
             for variant in variants:
-                spoken = _spoken(step.spec, filled, index, variant)
-                placed[self._task(step, given, spoken)] = spoken.get("target_language", "")
+                values = _copy_parameters(step.spec, filled, index, variant)
+                placed[self._task(step, given, values)] = values.get("target_language", "")
         made = [self._output(step, port.name, port.modality, placed) for port in step.spec.outputs]
         for stream in reversed(made):  # the first output of a kind is the main one
             self._flow.add(stream)
@@ -211,30 +252,32 @@ def _given(stream: Stream, index: int, *, many: bool) -> Argument:
 
 
 def _with_languages(step: Step, stream: Stream) -> Stream:
-    """Quoted texts with the languages named next to them.
+    """Returns quoted texts with the languages named next to them.
 
     Raises:
-        Unplannable: several are named, and which belongs to which text is unclear.
+        Unplannable: it is unclear which language belongs to which text.
     """
     quoted = tuple(Text(payload.text) for payload in step.clause.payloads)
     if stream.spoken or stream.arguments != quoted:
         return stream
     if step.spec.takes("target_language"):
-        return replace(stream, wanted=tuple(quoted_languages.targets(step.clause) or ()))
+        return replace(stream, named_languages=tuple(quoted_languages.targets(step.clause) or ()))
     if not step.spec.takes("language"):
         return stream
     named = quoted_languages.spoken(step.clause)
     if named is None:
         raise Unplannable(which_language(step.clause))
-    return replace(stream, wanted=tuple(named))
+    return replace(stream, named_languages=tuple(named))
 
 
-def _spoken(spec: Spec, filled: Mapping[str, Stream], index: int, variant: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a copy of a task, with the language of what it is given or of what it is to give."""
+def _copy_parameters(
+    spec: Spec, filled: Mapping[str, Stream], index: int, variant: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The parameters of a copy of a task, with the language of its input or of its output."""
     for stream in filled.values():
-        if stream.wanted:
-            knob = "target_language" if spec.takes("target_language") else "language"
-            return {**variant, knob: stream.wanted[index]}
+        if stream.named_languages:
+            name = "target_language" if spec.takes("target_language") else "language"
+            return {**variant, name: stream.named_languages[index]}
     languages = [stream.languages for stream in filled.values() if stream.languages]
     if not languages or not spec.takes("language"):
         return dict(variant)

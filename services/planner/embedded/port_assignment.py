@@ -1,4 +1,4 @@
-"""Which port takes what a step is fed."""
+"""Assigns the streams that feed a step to its input ports."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from services.planner.plan import Reference
 from services.planner.task_spec import Modality, Port, Spec
 
 _ASIDE = ("question", "instruction")
-"""Text ports that are filled from elsewhere only where no other takes text."""
+"""Text ports that take a stream only if no other port takes text."""
 
 
 def taken(spec: Spec, fed: Iterable[Stream]) -> dict[str, Stream]:
@@ -37,7 +37,7 @@ def compares(spec: Spec) -> bool:
 
 
 def _cut(spec: Spec, streams: Iterable[Stream]) -> set[str]:
-    """Who made the mask of a task that takes one: what else they made is no picture to work on."""
+    """The tasks that made the mask of a task that takes one; their other outputs are no picture to work on."""
     takes_mask = any(port.name == "mask" for port in spec.inputs)
     return {stream.producer for stream in streams if takes_mask and stream.port == "mask"}
 
@@ -85,7 +85,7 @@ def _joined(there: Stream | None, more: Stream) -> Stream:
 
 
 _ORDINAL = re.compile(r"\bthe\s+(first|second|third|fourth|last)\b")
-_PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "last": -1}
+_ORDINALS = {"first": 0, "second": 1, "third": 2, "fourth": 3, "last": -1}
 
 
 def meant(stream: Stream, masked: str) -> Stream:
@@ -94,7 +94,7 @@ def meant(stream: Stream, masked: str) -> Stream:
     kept = [index for index, tag in enumerate(stream.languages) if tag in named]
     if kept and len(stream.languages) == len(stream.arguments):
         return _only(stream, kept)
-    ordinals = {_PLACES[word] for word in _ORDINAL.findall(masked)}
+    ordinals = {_ORDINALS[word] for word in _ORDINAL.findall(masked)}
     several = len(stream.arguments)
     if several > 1 and len(ordinals) == 1 and max(ordinals) < several:
         return _only(stream, [ordinals.pop() % several])

@@ -1,4 +1,4 @@
-"""What each input port of a step is given."""
+"""Binds the input ports of a step to streams."""
 
 import re
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class Ports:
         return in_order(step.spec, filled) if compares(step.spec) else filled
 
     def _found(self, step: Step, port: Port) -> Stream:
-        """What the words say; where it is settled what feeds the step, what was sent goes before what was made."""
+        """The stream that the words mean; if it is given what feeds the step, what was sent precedes what was made."""
         if step.fed is None:
             return self._meant(step, port)
         try:
@@ -105,7 +105,7 @@ class Ports:
             return questions
         if settled and not self._texts.answered:
             return [step.clause.words]
-        raise Unplannable(None)  # it speaks of a question that is answered where it is asked
+        raise Unplannable(None)  # it refers to the question of another clause
 
     def _instruction(self, step: Step) -> str:
         """What is to be done with a picture, or to happen in it; empty if it is only to move."""

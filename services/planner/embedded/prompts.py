@@ -1,4 +1,4 @@
-"""What a request wants to see or hear, in its own words: no order, no word for a picture, nothing about the map."""
+"""Descriptions of what is to be made, in the words of the request, without orders and words for pictures or maps."""
 
 import re
 from collections.abc import Iterator

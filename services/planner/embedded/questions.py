@@ -42,7 +42,7 @@ _FILE = re.compile(
 )
 
 
-def asked(text: str, masked: str, lexicon: Lexicon, spec: Spec) -> list[str]:
+def find_questions(text: str, masked: str, lexicon: Lexicon, spec: Spec) -> list[str]:
     """The questions in the words, but for those another task is for; none if there is no question word."""
     spans: list[tuple[int, int]] = []
     at = 0
@@ -66,7 +66,7 @@ def _nouns(masked: str) -> Iterator[tuple[int, int]]:
 
 
 def part(words: str) -> str:
-    """What words ask to know that are no question: "the total", without what goes on from it."""
+    """The object of words that are no question: "the total", without the words after it."""
     lead = _LOOK_UP.match(words)
     start = lead.end() if lead else 0
     end = _end(words.lower(), start) if len(words.lower()) == len(words) else len(words)

@@ -1,4 +1,4 @@
-"""What a request has to work with: the files and texts sent with it, then those of earlier turns, latest first."""
+"""Resources of a request: the files and texts sent with it, then those of earlier turns, latest first."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Resource:
     age: int = 0
     """0: sent with this request; else how many turns ago."""
     made: bool = False
-    """It was not sent but answered."""
+    """It is from an answer."""
 
     @property
     def stem_words(self) -> frozenset[str]:
@@ -57,15 +57,15 @@ def resources(request: Request) -> tuple[Resource, ...]:
     known = {_identity(named.value) for named in request.inputs}
     earlier = []
     for age, turn in enumerate(reversed(request.conversation)):
-        for named in (*turn.attachments, *_said(turn)):
+        for named in (*turn.attachments, *_answer_text(turn)):
             if _identity(named.value) not in known:
                 known.add(_identity(named.value))
                 earlier.append(replace(_resource(named, named.value, age), made=not turn.by_user))
     return (*now, *earlier)
 
 
-def _said(turn: Turn) -> list[Named]:
-    """The text an answer gave, which it quotes where it says more than that."""
+def _answer_text(turn: Turn) -> list[Named]:
+    """The text of an answer, or the text that it quotes."""
     if turn.by_user or not turn.text.strip():
         return []
     quotations = [quotation.strip("\n“”") for quotation in _QUOTATION.findall(turn.text)]

@@ -1,4 +1,4 @@
-"""What rules make of a request: clauses, what they call for, and what they work on."""
+"""Reads a request by rules: its clauses, the steps that they call for, and a plan of these steps."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from services.planner.embedded import note_texts
 from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
 from services.planner.embedded.conditions import condition
-from services.planner.embedded.outside import outside
 from services.planner.embedded.patterns import CERTAIN, LIKELY, WEAK, Lexicon, Match, lexicon
 from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.plan_builder import PlanBuilder
@@ -15,16 +14,15 @@ from services.planner.embedded.resources import Resource, resources
 from services.planner.embedded.spelling import read_mended
 from services.planner.embedded.steps import Step
 from services.planner.embedded.task_intents import TaskIntents
-from services.planner.embedded.vocabulary import Vocabulary, common_words
+from services.planner.embedded.unsupported_orders import unsupported_orders
+from services.planner.embedded.vocabulary import Vocabulary
 from services.planner.embedded.wording import MARKED, QUOTE_MARK, Wording
-from services.planner.plan import HARD_LIMIT, Decision, Draft, Note
+from services.planner.plan import HARD_LIMIT, Note
 from services.planner.request import Request
 from services.planner.task_spec import Catalogue, Modality, Spec
 
-CONTROLLER = "embedded"
-
 SEVERAL = "several"
-"""Aspect of words that call for a task only where there are several files or texts."""
+"""Aspect of words that call for a task only if there are several files or texts."""
 
 _DETECTING = frozenset(("object-detection", "zero-shot-object-detection"))
 _WHOLE = frozenset(
@@ -46,20 +44,19 @@ _PART = re.compile(
 )
 _COUNTING = frozenset(("object-detection", "text-statistics", "page-count"))
 _IN_TOTAL = re.compile(r"\b(?:in\s+(?:total|all|sum)|altogether|all\s+together|combined|overall)\b")
-_PDF = re.compile(r"\bpdfs?\b")
 _DONE_TO_RESULT = re.compile(
     r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
     r"[a-z]+\s+(?:(?:me|us)\s+)?(?:the|this|that|its)\b"
 )
-"""How a clause begins that wants something done to a result; what is left out an answer does anyway."""
+"""Beginning of a clause that orders something to be done with a result; an answer does the excepted verbs anyway."""
 
 _FURTHER_TEXT = re.compile(rf"\W*(?:and\s+)?(?:then|next|also|finally|afterwards)\s+{QUOTE_MARK}")
-"""How a sentence begins that wants for another text what the one before wants."""
+"""Beginning of a sentence that requests for another text what the sentence before requests."""
 
 _INABILITY = re.compile(
     r"\b(?:i|we|he|she|they)(?:'m| am| are)? (?:can't|can not|cannot|couldn't|could not|unable to|not able to)\b"
 )
-"""A reason why something is asked for."""
+"""A reason for a request."""
 
 _SPEAKS = re.compile(rf"\w|{MARKED}")
 """A letter, a digit, a file or a quotation: punctuation alone calls for nothing."""
@@ -67,59 +64,58 @@ _SPEAKS = re.compile(rf"\w|{MARKED}")
 _CONFIDENCE = {CERTAIN: 0.9, LIKELY: 0.7}
 _LEAST_CONFIDENCE = 0.5
 _AMBIGUOUS = 0.7
-"""What is left of the confidence where the words left a choice."""
+"""Factor of the confidence if the words leave a choice."""
 
 
 @dataclass(frozen=True)
-class RuleDraft:
-    """A draft by rules, with what it was made from."""
+class RuleReading:
+    """What rules found in a request."""
 
-    draft: Draft
+    plan: PlanBuilder
+    """With all steps added in their order."""
+    notes: tuple[Note, ...]
+    """On what rules could not plan."""
+    confidence: float
+    """0 to 1; 0 without tasks."""
     wording: Wording
     resources: tuple[Resource, ...]
+    """The files and texts that the request may mean."""
     clauses: tuple[Clause, ...]
     steps: tuple[Step, ...]
     refused: frozenset[str] = frozenset()
-    """Tasks the words say not to do."""
-    settled: bool = False
-    """Nothing learned can tell better: some words hold only in a case that a plan cannot know, all that is asked for
-    needs input that was not sent, or the request continues a conversation."""
+    """Tasks that the request excludes."""
+    is_final: bool = False
+    """The learned graph is not consulted: a part of the request depends on a condition, nothing can be planned without
+    further input, the request continues a conversation, or it means files by their numbers."""
 
 
 class Rules:
-    """Plans a request by words that are known to call for tasks."""
+    """Reads requests by words that are known to call for tasks."""
 
     def __init__(self, standard: Catalogue) -> None:
         self._standard = standard
         self._lexicon = lexicon()
         self._known: tuple[Catalogue, Vocabulary] | None = None
 
-    def draft(self, request: Request, catalogue: Catalogue) -> RuleDraft:
-        """A plan for the last turn; what cannot be planned is in its notes."""
+    def read(self, request: Request, catalogue: Catalogue) -> RuleReading:
+        """Reads the last turn; its notes state what cannot be planned."""
         there = resources(request)
         wording = with_pasted(read_mended(request.text, there), self._lexicon)
         excluded = wording.excluded()
         there = tuple(one for one in there if one not in {mention.resource for mention in excluded})
         wording = wording.without(excluded)
-        builder = self._builder(wording, there, catalogue)
+        builder = PlanBuilder(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
         task_intents = TaskIntents(
             catalogue, self._standard, self._lexicon, resources=there, wording=wording, builder=builder
         )
-        return _Planning(
+        return _RuleReader(
             self._vocabulary(catalogue),
             self._lexicon,
             resources=there,
             wording=wording,
             builder=builder,
             task_intents=task_intents,
-        ).drafted()
-
-    def builder(self, drafted: RuleDraft, catalogue: Catalogue) -> PlanBuilder:
-        """One to plan the same words anew with."""
-        return self._builder(drafted.wording, drafted.resources, catalogue)
-
-    def _builder(self, wording: Wording, there: Sequence[Resource], catalogue: Catalogue) -> PlanBuilder:
-        return PlanBuilder(catalogue, self._standard, self._lexicon, resources=there, wording=wording)
+        ).reading()
 
     def _vocabulary(self, catalogue: Catalogue) -> Vocabulary:
         known = self._known  # plans are made in several threads: another may meet another catalogue meanwhile
@@ -128,8 +124,8 @@ class Rules:
         return known[1]
 
 
-class _Planning:
-    """One request on its way to a plan."""
+class _RuleReader:
+    """Reads one request; each step is added to the plan at once, since a later clause may mean what it makes."""
 
     def __init__(
         self,
@@ -153,11 +149,11 @@ class _Planning:
         self._confidence = [1.0]
         self._conditional = False
         self._is_beyond_tasks = False
-        """A clause asks for what no task does."""
+        """A clause orders what no kind of task carries out."""
         self._left_open = False
-        """The sentence before ends in what depends on a condition: so does what comes then."""
+        """The sentence before ends in what depends on a condition: so does a sequel to it."""
 
-    def drafted(self) -> RuleDraft:
+    def reading(self) -> RuleReading:
         stated: list[str] = []
         for start, end in self._sentences():
             clauses, open_ended = self._unconditional(start, end)
@@ -177,24 +173,20 @@ class _Planning:
             if max(len(self._clauses), len(self._steps)) > HARD_LIMIT:  # each takes longer than the one before
                 self._builder.notes.append(note_texts.unread(self._wording.text[end:].strip()))
                 break
-        tasks, notes = self._builder.tasks, self._builder.notes
-        if tasks:
-            notes += list(self._unused(notes))
-        if not tasks and not notes:
-            notes = [self._without_tasks()]
-        draft = Draft(tuple(tasks), tuple(dict.fromkeys(notes)), self._decision())
-        return RuleDraft(
-            draft,
-            self._wording,
-            tuple(self._resources),
-            tuple(self._clauses),
-            tuple(self._steps),
-            frozenset(self._reader.refused) - {step.spec.name for step in self._steps}
+        has_tasks = bool(self._builder.tasks)
+        asks_back = self._is_beyond_tasks or self._builder.asks_back
+        return RuleReading(
+            plan=self._builder,
+            notes=tuple(self._builder.notes),
+            confidence=min(self._confidence) if has_tasks else 0.0,
+            wording=self._wording,
+            resources=tuple(self._resources),
+            clauses=tuple(self._clauses),
+            steps=tuple(self._steps),
+            refused=frozenset(self._reader.refused) - {step.spec.name for step in self._steps}
             | (_DETECTING if self._only_pdfs else frozenset()),
-            self._conditional
-            or (self._is_beyond_tasks and not tasks)
-            or (self._builder.asks_back and not tasks)
-            or (bool(tasks) and (self._continues() or self._tells_apart())),
+            is_final=self._conditional
+            or (self._continues() or self._distinguishes_files() if has_tasks else asks_back),
         )
 
     def _sentences(self) -> list[tuple[int, int]]:
@@ -205,11 +197,11 @@ class _Planning:
         return others if len(others) < len(found) and any(self._read(*span) for span in others) else found
 
     def _continues(self) -> bool:
-        """Whether all there is to work on comes from earlier turns."""
+        """Whether all files and texts come from earlier turns."""
         return bool(self._resources) and all(one.age for one in self._resources) and not self._wording.payloads
 
-    def _tells_apart(self) -> bool:
-        """Whether each task is for one of several files, by its number, which what was learned knows nothing of."""
+    def _distinguishes_files(self) -> bool:
+        """Whether each clause means one of several files by its number, for which the learned graph has no feature."""
         media = self._builder.media
         kinds = media.sent_kinds()
         return all(any(media.numbered(clause, modality) for modality in kinds) for clause in self._clauses)
@@ -223,13 +215,13 @@ class _Planning:
         return clauses if made <= at_hand else self._reader.clauses(start, end, at_hand | made)
 
     def _unconditional(self, start: int, end: int) -> tuple[list[Clause], list[Note]]:
-        """What a sentence asks for whatever may be the case, and a note on what depends on a condition."""
+        """What a sentence requests unconditionally, and a note on what depends on a condition."""
         clauses = self._read(start, end)
         if clauses and clauses[0].sequel and self._left_open:
-            return [], [note_texts.conditional(self._said(start, end))]
+            return [], [note_texts.conditional(self._excerpt(start, end))]
         found = condition(self._wording.masked, start, end, self._lexicon)
         if found is not None and not clauses and self._lexicon.verb.search(self._wording.masked, start, end):
-            return [], [note_texts.conditional(self._said(start, end))]
+            return [], [note_texts.conditional(self._excerpt(start, end))]
         if found is None or not clauses:
             return clauses, []
         before = self._read(start, found.start) if self._wording.masked[start : found.start].strip() else []
@@ -240,13 +232,13 @@ class _Planning:
                 return clauses, []
             before = [clause for clause in before if clause is not last]
             depends = last.start if last else start
-        return before, [note_texts.conditional(self._said(depends, end))]
+        return before, [note_texts.conditional(self._excerpt(depends, end))]
 
-    def _said(self, start: int, end: int) -> str:
+    def _excerpt(self, start: int, end: int) -> str:
         return self._wording.text[start:end].strip(" \t\n,;:.")
 
     def _at_hand(self, start: int, end: int) -> set[Modality]:
-        """What a sentence may be about: what it names, else all there is."""
+        """The modalities that a sentence may be about: those it names, else all."""
         words = self._wording.masked[start:end]
         named = set(self._lexicon.named(words))
         there = self._builder.media.kinds()
@@ -304,8 +296,8 @@ class _Planning:
         if not steps:
             self._builder.notes += self._not_planned(clause)
         else:
-            stretches = outside(clause, self._lexicon)
-            self._builder.notes += [note_texts.beyond_tasks(self._said(*stretch)) for stretch in stretches]
+            stretches = unsupported_orders(clause, self._lexicon)
+            self._builder.notes += [note_texts.beyond_tasks(self._excerpt(*stretch)) for stretch in stretches]
             if self._is_about_part(clause, steps):
                 self._builder.notes.append(note_texts.whole_only(clause.words))
             if self._several and clause.says(_IN_TOTAL) and any(step.spec.name in _COUNTING for step in steps):
@@ -323,53 +315,15 @@ class _Planning:
     def _not_planned(self, clause: Clause) -> list[Note]:
         if clause.asks and not self._resources:
             return [note_texts.question_without_text(clause.words)]
-        if stretches := list(outside(clause, self._lexicon)):
+        if stretches := list(unsupported_orders(clause, self._lexicon)):
             self._is_beyond_tasks = True
-            return [note_texts.beyond_tasks(self._said(*stretch)) for stretch in stretches]
+            return [note_texts.beyond_tasks(self._excerpt(*stretch)) for stretch in stretches]
         aside = self._lexicon.aside.fullmatch(clause.masked.strip(" .,!?"))
         if self._task_intents.only_results(clause):
             return [note_texts.unknown(clause.words)] if _DONE_TO_RESULT.match(clause.masked) else []
         return [] if aside or clause.matches or not clause.words else [note_texts.unknown(clause.words)]
 
-    def _without_tasks(self) -> Note:
-        masked, words = self._wording.masked.strip(), self._wording.text.strip()
-        if self._lexicon.chat.fullmatch(masked):
-            kinds = (kind for kind, part in self._lexicon.small_talk.items() if part.search(masked))
-            return note_texts.small_talk(words, next(kinds))
-        if not common_words(masked):
-            return note_texts.not_understood(words)
-        return note_texts.without_request(words, self._resources)
-
-    def _unused(self, notes: Sequence[Note]) -> Iterator[Note]:
-        """What to say of the files that were sent for nothing."""
-        words = " ".join(note.text for note in notes)
-        unused = [resource for resource in self._builder.media.unused() if resource.names[0] not in words]
-        if meant := self._meant(unused):
-            yield note_texts.overlooked(meant)
-        if left := [resource for resource in unused if resource not in meant]:
-            yield note_texts.left_out(left)
-
-    def _meant(self, unused: Sequence[Resource]) -> list[Resource]:
-        """The files of which the request speaks: by name, by kind, or by speaking of all."""
-        media, masked = self._builder.media, self._wording.masked
-        by_name = [mention.resource for mention in self._wording.mentions]
-        together = [resource for clause in self._clauses for resource in media.every(clause)] if unused else []
-        kinds = self._lexicon.named(masked) - media.used_kinds() - {Modality.TEXT}
-        pdfs = bool(_PDF.search(masked))
-        return [
-            one
-            for one in unused
-            if one in by_name or one in together or kinds.intersection(one.modalities[:1]) or (pdfs and one.pdf)
-        ]
-
-    # ------------------------------------------------------------ how sure
-
     def _certainty(self, clause: Clause) -> float:
         weights = [match.weight for match in clause.matches] or [LIKELY]
         certainty = _CONFIDENCE.get(min(max(weights), CERTAIN), _LEAST_CONFIDENCE)
         return certainty * (_AMBIGUOUS if self._builder.media.ambiguous else 1)
-
-    def _decision(self) -> Decision:
-        tasks, clauses, notes = len(self._builder.tasks), len(self._clauses), len(self._builder.notes)
-        reason = f"Planned by rules, without an LLM: tasks {tasks}, clauses {clauses}, left open {notes}."
-        return Decision(CONTROLLER, reason, round(min(self._confidence), 2) if tasks else 0.0)

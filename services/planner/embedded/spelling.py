@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
+from services.planner.embedded.learned.features import Family
 from services.planner.embedded.learned.weights import weights
-from services.planner.embedded.learned.words import Family
 from services.planner.embedded.patterns import lexicon
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.wording import Wording, read

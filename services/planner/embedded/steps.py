@@ -1,4 +1,4 @@
-"""What is to be planned, one thing at a time."""
+"""What a plan is built from: steps that rules find, and graphs of them."""
 
 from dataclasses import dataclass
 
@@ -16,6 +16,18 @@ class Step:
     labels: tuple[str, ...] = ()
     """The classes to choose from, where the clause names some."""
     aspect: str = ""
-    """Tells apart two uses of one task on the same input, such as sentiment and language."""
+    """Distinguishes uses of one task on the same input, such as sentiment and language."""
     fed: tuple[Stream, ...] | None = None
-    """What it works on, where that is settled; None where the words tell, () where it is what was sent."""
+    """The outputs that it takes; () if it takes what was sent, None if the words decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a graph of steps: the steps of one intent, all fed by the outputs of the same other nodes."""
+
+    intent: str
+    steps: tuple[Step, ...]
+    clause: Clause
+    """The clause that calls for the intent."""
+    producers: tuple[str, ...] = ()
+    """Intents of the nodes that feed it; empty if it takes what was sent."""

@@ -1,4 +1,4 @@
-"""What flows between tasks while a plan is made, and what is missing when it does not."""
+"""Streams: the values that flow between the tasks of a plan, and the errors for missing ones."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,17 +18,17 @@ class Stream:
     """Name of the task that makes it; empty for what was sent."""
     port: str = ""
     finding: bool = False
-    """It says something about its input (a label, a count, boxes), rather than carrying it on."""
+    """It describes its input (a label, a count, boxes) instead of being a version of it."""
     clause: int = -1
     """Start of the clause that made it."""
     languages: tuple[str, ...] = ()
     """Of each value, where a translation made it."""
-    wanted: tuple[str, ...] = ()
+    named_languages: tuple[str, ...] = ()
     """Language named next to each value."""
     spoken: bool = False
-    """Words of the clause itself, such as a question: nothing to go on with."""
+    """Words of the clause itself, such as a question, which no further task takes."""
     lost: str = ""
-    """The words of a step that could not be planned, so that nothing flows."""
+    """The words of the step that could not be planned, so that the stream has no values."""
 
     def gone(self, words: str) -> "Stream":
         """The same stream, if the step of these words could not be planned."""
@@ -36,7 +36,7 @@ class Stream:
 
 
 class Unplannable(Exception):
-    """A step cannot be planned; the note says what is missing, unless that has been said of the same clause."""
+    """A step cannot be planned; the note states what is missing, unless one on the same clause does."""
 
     def __init__(self, note: Note | None) -> None:
         super().__init__(note.text if note else "")
@@ -44,7 +44,7 @@ class Unplannable(Exception):
 
 
 class MissingInput(Unplannable):
-    """What it needs was not sent."""
+    """An input was not sent."""
 
 
 class Flow:
@@ -53,19 +53,19 @@ class Flow:
     def __init__(self) -> None:
         self._streams: dict[Stream, None] = {}
         self._kinds, self._sent_kinds = set[Modality](), set[Modality]()
-        self._veiled = False
+        self._shows_only_sent = False
 
     @contextmanager
     def only_sent(self) -> Iterator[None]:
-        """Within the block, what tasks have made does not show."""
-        self._veiled = True
+        """Hides the outputs of tasks within the block."""
+        self._shows_only_sent = True
         try:
             yield
         finally:
-            self._veiled = False
+            self._shows_only_sent = False
 
     def add(self, stream: Stream) -> None:
-        """Notes what has been used or made just now."""
+        """Adds a stream that a task takes or makes."""
         if stream.spoken:
             return
         self._streams.pop(stream, None)
@@ -82,23 +82,23 @@ class Flow:
         return next((stream for stream in self._latest_first(modality) if fits is None or fits(stream)), None)
 
     def carries(self, argument: Single) -> bool:
-        """Whether a task has been given this."""
+        """Whether a task takes this."""
         return any(argument in stream.arguments for stream in self._streams)
 
     def kinds(self) -> set[Modality]:
-        return set(self._sent_kinds if self._veiled else self._kinds)
+        return set(self._sent_kinds if self._shows_only_sent else self._kinds)
 
     def made_by(self, producer: str) -> list[Stream]:
         """What a kind of task has made, the latest last."""
         return [stream for stream in self._streams if stream.producer == producer]
 
     def _latest_first(self, modality: Modality) -> Iterator[Stream]:
-        shown = (stream for stream in reversed(self._streams) if not (self._veiled and stream.producer))
+        shown = (stream for stream in reversed(self._streams) if not (self._shows_only_sent and stream.producer))
         return (stream for stream in shown if stream.modality is modality)
 
 
 def findings(spec: Spec) -> bool:
-    """Whether a task finds something out about its input: it then reports it as JSON, too."""
+    """Whether a task describes its input, in JSON, too."""
     return any(port.modality is Modality.JSON and port.required for port in spec.outputs)
 
 
@@ -108,15 +108,15 @@ def answers(spec: Spec) -> bool:
 
 
 def modifies(spec: Spec) -> bool:
-    """Whether a task gives a new version of what it takes."""
+    """Whether a task returns a new version of its input."""
     taken = {port.modality for port in spec.inputs if port.required}
     return not findings(spec) and any(port.modality in taken for port in spec.outputs)
 
 
 def feeds(first: Spec, second: Spec) -> bool:
-    """Whether what one task gives is what another naturally goes on with."""
+    """Whether the output of one task is the natural input of another."""
     needed = {port.modality for port in second.inputs if port.required}
-    if findings(first):  # a label is said or translated, not looked into again
+    if findings(first):  # a label is spoken or translated, not analysed again
         about_media = any(port.required and port.modality is not Modality.TEXT for port in first.inputs)
         return needed == {Modality.TEXT} and not findings(second) and (about_media or not modifies(second))
     given = {port.modality for port in first.outputs}

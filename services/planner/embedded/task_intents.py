@@ -1,4 +1,4 @@
-"""Which tasks a clause calls for."""
+"""The task intents of a clause: which tasks it calls for."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -43,7 +43,7 @@ _OF_WHAT = re.compile(r"\b(?:the|this|that|these|those|its|resulting|new)\s+$")
 
 
 class TaskIntents:
-    """Reads the wants of clauses, given what is offered and what has been planned."""
+    """Finds the task intents of clauses, given the offered tasks and the plan so far."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class TaskIntents:
         self._wording = wording
         self._builder = builder
         self._called: dict[str, frozenset[str]] = {}
-        """The tasks that have been asked for, planned or not, with what the words for them are about."""
+        """Requested tasks, planned or not, with the stems of the words for them."""
 
     def steps(self, clause: Clause) -> list[Step]:
         """The steps a clause asks for, as data flows through them, else as they are named."""
@@ -71,7 +71,7 @@ class TaskIntents:
         clause = replace(clause, matches=meant, results=results)
         labels = arguments.labels(clause, self._wording)
         ordered: list[Step] = []
-        for names, aspect in self._wanted(clause, labels):
+        for names, aspect in self._intents(clause, labels):
             step = self._step(names, aspect, clause, labels)
             later = (index for index, other in enumerate(ordered) if self._precedes(step, other))
             ordered.insert(next(later, len(ordered)), step)
@@ -80,7 +80,7 @@ class TaskIntents:
         return ordered
 
     def only_results(self, clause: Clause) -> bool:
-        """Whether all that a clause names has been given by earlier ones."""
+        """Whether a clause names nothing but results of earlier ones."""
         return bool(clause.matches) and all(self._speaks_of_result(clause, match) for match in clause.matches)
 
     def offered(self, names: Sequence[str]) -> bool:
@@ -99,7 +99,7 @@ class TaskIntents:
         return Step(spec, clause, tuple(labels), aspect)
 
     def _precedes(self, step: Step, other: Step) -> bool:
-        """Whether a step named later comes first: its result is what the other goes on with."""
+        """Whether a step named later comes first, since the other takes its result."""
         if not feeds(step.spec, other.spec):
             return False
         return not feeds(other.spec, step.spec) or self._inner(step, other)
@@ -115,21 +115,21 @@ class TaskIntents:
 
     # ------------------------------------------------------------ what is meant
 
-    def _wanted(self, clause: Clause, labels: Sequence[str]) -> list[TaskIntent]:
-        wanted = list(dict.fromkeys((match.tasks, match.aspect) for match in clause.matches))
-        if bridging := {names[0] for names, _ in wanted}.intersection(BRIDGES.values()):
+    def _intents(self, clause: Clause, labels: Sequence[str]) -> list[TaskIntent]:
+        intents = list(dict.fromkeys((match.tasks, match.aspect) for match in clause.matches))
+        if bridging := {names[0] for names, _ in intents}.intersection(BRIDGES.values()):
             kinds = {kind for one in self._builder.media.every(clause) for kind in one.modalities[:1]}
-            wanted += [((name,), "") for kind, name in BRIDGES.items() if kind in kinds and name not in bridging]
-        if len(wanted) > 1:
-            wanted = [(names, aspect) for names, aspect in wanted if aspect != "also"]
-        if self._needs_speech({name for names, _ in wanted for name in names}):
-            wanted.insert(0, ((_SPEAKING,), ""))
-        if labels and not any(aspect == "sentiment" for _, aspect in wanted):
-            return self._with_labels(clause, wanted)
+            intents += [((name,), "") for kind, name in BRIDGES.items() if kind in kinds and name not in bridging]
+        if len(intents) > 1:
+            intents = [(names, aspect) for names, aspect in intents if aspect != "also"]
+        if self._needs_speech({name for names, _ in intents for name in names}):
+            intents.insert(0, ((_SPEAKING,), ""))
+        if labels and not any(aspect == "sentiment" for _, aspect in intents):
+            return self._with_labels(clause, intents)
         asks = clause.asks or any(payload.asks for payload in clause.payloads)
-        if (_QUESTION, "") in wanted or (not wanted and asks):
-            return self._with_question(clause, wanted)
-        return _with_translation(clause, wanted)
+        if (_QUESTION, "") in intents or (not intents and asks):
+            return self._with_question(clause, intents)
+        return _with_translation(clause, intents)
 
     def _needs_speech(self, names: Collection[str]) -> bool:
         """Whether a text is to become a file of sound, which takes a recording of it first."""
@@ -151,22 +151,22 @@ class TaskIntents:
         words = " ".join(self._wording.masked[start:end] for start, end in spans)
         self._called[step.spec.name] = self._called.get(step.spec.name, frozenset()) | stems(words)
 
-    def _with_labels(self, clause: Clause, wanted: Sequence[TaskIntent]) -> list[TaskIntent]:
+    def _with_labels(self, clause: Clause, intents: Sequence[TaskIntent]) -> list[TaskIntent]:
         """Classes that are named turn a classification into one that takes them."""
-        others = [(names, aspect) for names, aspect in wanted if not _CLASSIFYING.intersection(names)]
-        if wanted and len(others) == len(wanted):
+        others = [(names, aspect) for names, aspect in intents if not _CLASSIFYING.intersection(names)]
+        if intents and len(others) == len(intents):
             return others
         subject = self._subject(clause) or Modality.TEXT
         return [*others, (_ZERO_SHOT.get(subject, _ZERO_SHOT[Modality.TEXT]), "")]
 
-    def _with_question(self, clause: Clause, wanted: Sequence[TaskIntent]) -> list[TaskIntent]:
-        others = [(names, aspect) for names, aspect in wanted if names != _QUESTION]
+    def _with_question(self, clause: Clause, intents: Sequence[TaskIntent]) -> list[TaskIntent]:
+        others = [(names, aspect) for names, aspect in intents if names != _QUESTION]
         if any(name.endswith("question-answering") for names, _ in others for name in names):
             return others
         return [*others, *((names, "") for names in self._answering(clause))]
 
     def _answering(self, clause: Clause) -> list[tuple[str, ...]]:
-        """Who can answer a question nothing else is known for: by what it is about."""
+        """The tasks that can answer a question, by what it is about."""
         subject = self._subject(clause)
         if subject is Modality.IMAGE:
             return [(_DOCUMENTS,) if self._about_page(clause) else ("visual-question-answering", _DOCUMENTS)]
@@ -208,9 +208,9 @@ class TaskIntents:
         return Modality.TEXT if stated else None
 
 
-def _with_translation(clause: Clause, wanted: list[TaskIntent]) -> list[TaskIntent]:
-    """A summary that is wanted in a language is translated into it."""
-    tasks = [names[0] for names, _ in wanted]
+def _with_translation(clause: Clause, intents: list[TaskIntent]) -> list[TaskIntent]:
+    """Translates a summary that is requested in a language."""
+    tasks = [names[0] for names, _ in intents]
     if _SUMMARIZING in tasks and _TRANSLATING not in tasks and clause.says(TARGET):
-        wanted.insert(tasks.index(_SUMMARIZING) + 1, ((_TRANSLATING,), ""))
-    return wanted
+        intents.insert(tasks.index(_SUMMARIZING) + 1, ((_TRANSLATING,), ""))
+    return intents

@@ -1,4 +1,4 @@
-"""Which text a clause means: quoted, sent, carried on by an earlier step, or still to be read out of a file."""
+"""Finds the text that a clause means: quoted, sent, made by an earlier step, or still to be read from a file."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from services.planner.embedded.clauses import LONGEST, Clause
 from services.planner.embedded.media import EARLIER, ORIGINAL, PRONOUN, Media, flowing
 from services.planner.embedded.note_texts import needed
 from services.planner.embedded.patterns import Lexicon
-from services.planner.embedded.questions import asked, part
+from services.planner.embedded.questions import find_questions, part
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.streams import Flow, MissingInput, Stream, findings, modifies
 from services.planner.embedded.wording import Payload, Wording
@@ -29,7 +29,7 @@ _NO_QUESTION = re.compile(
 
 _SHORTENING = "summarization"
 _READ = re.compile(r"\bread\b")
-"""What is done with the text itself; a finding is rather said."""
+"""An order for the text itself; a finding is spoken instead."""
 
 BRIDGED = (Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
 """What can be read out of, the likeliest first."""
@@ -79,12 +79,12 @@ class Texts:
         return list(dict.fromkeys([*flowed, *quoted, *_arguments(self._media.sent(clause, Modality.TEXT))]))
 
     def questions(self, clause: Clause, spec: Spec, *, settled: bool) -> list[str]:
-        """The questions a clause asks, else one asked elsewhere; none if all that are have been dealt with.
+        """The questions of a clause, else one of another clause; none if every question has a task already.
 
         Args:
             clause: the clause.
             spec: the task that is to answer.
-            settled: a question is asked for certain: what the clause says may be none.
+            settled: whether the task is certain to need a question, even if the clause has none.
         """
         own = question(clause)
         if own and not any(payload.asks for payload in clause.payloads):
@@ -105,11 +105,11 @@ class Texts:
 
     @property
     def answered(self) -> bool:
-        """Whether a question has been given to a task."""
+        """Whether a task has a question."""
         return bool(self._asked)
 
     def _in(self, start: int, end: int, spec: Spec) -> list[str]:
-        return asked(self.wording.text[start:end], self.wording.masked[start:end], self._lexicon, spec)
+        return find_questions(self.wording.text[start:end], self.wording.masked[start:end], self._lexicon, spec)
 
     def _waiting(self) -> list[str]:
         """The first quoted question that has not been processed."""
@@ -117,7 +117,7 @@ class Texts:
         return [words for words in quoted if words not in self._asked][:1]
 
     def within(self, clause: Clause) -> Stream | None:
-        """The text that another step of the same clause gives."""
+        """The text that another step of the same clause makes."""
         return self._flow.latest(Modality.TEXT, lambda stream: stream.clause == clause.start)
 
     def find(self, clause: Clause, spec: Spec, *, labels: Sequence[str] = (), literally: bool = False) -> Stream:
@@ -187,7 +187,7 @@ class Texts:
         return Stream(Modality.TEXT, tuple(dict.fromkeys(singles))) if singles else None
 
     def _result(self, clause: Clause, spec: Spec) -> Stream | None:
-        """The output of the task whose result the clause speaks of."""
+        """The output of the task whose result the clause names."""
         if clause.says(ORIGINAL):
             return next((stream for stream in self._flow.of(Modality.TEXT) if not stream.finding), None)
         for noun, producers in self._lexicon.results:

@@ -55,7 +55,7 @@ def stems(words: str) -> frozenset[str]:
 
 
 def common_words(masked: str) -> bool:
-    """Whether lower-case words are English as far as the commonest words tell."""
+    """Whether lower-case words contain the commonest words of English."""
     words = re.findall(r"[^\W\d_]+", masked)
     common = [word for word in words if word in lexicon().common]
     return len(common) > 1 and len(common) >= len(words) / 4
@@ -91,7 +91,7 @@ class Vocabulary:
                 yield Match(hit.start(), hit.end(), (name,), CERTAIN)
 
     def by_words(self, masked: str, start: int, end: int) -> Iterator[Match]:
-        """Tasks that are not standard and whose own words say what a stretch says."""
+        """Tasks that are not standard and whose own words are those of a stretch."""
         if not self._entries:
             return
         found = stems(masked[start:end])
@@ -110,8 +110,8 @@ class Vocabulary:
             return EXAMPLE_WEIGHT
         whole = sum(self._meaning(stem) for stem in found)
         covered = sum(self._meaning(stem) for stem in found & (entry.strong | entry.weak)) / whole
-        telling = found & entry.strong - self._generic
-        return (CERTAIN if telling else LIKELY) if covered >= COVERED else 0
+        distinctive_words = found & entry.strong - self._generic
+        return (CERTAIN if distinctive_words else LIKELY) if covered >= COVERED else 0
 
     def _meaning(self, stem: str) -> float:
         return 0.2 if stem in self._generic else self._rarity.get(stem, self._rarest)
@@ -137,6 +137,6 @@ def _name_pattern(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-]){joined}(?![\w-])")
 
 
-def _span(masked: str, start: int, end: int, telling: Collection[str]) -> tuple[int, int]:
-    hits = [word for word in _WORD.finditer(masked, start, end) if _stem(word.group()) in telling]
+def _span(masked: str, start: int, end: int, distinctive_words: Collection[str]) -> tuple[int, int]:
+    hits = [word for word in _WORD.finditer(masked, start, end) if _stem(word.group()) in distinctive_words]
     return (hits[0].start(), hits[-1].end()) if hits else (start, end)

@@ -24,7 +24,7 @@ MARKS = {
 QUOTE_MARK, PDF_MARK = "\ue006", "\ue007"
 MARKED = "[\ue001-\ue008]"
 FILLING = "\ue009"
-"""Stands within long white space."""
+"""Replaces the inside of long white space."""
 
 _ALL_MARKS = (*MARKS.values(), QUOTE_MARK, PDF_MARK, FILLING)
 _BLANK = re.compile(r"\s{8,}")
@@ -33,8 +33,8 @@ _EXCLUDING = re.compile(
     r"\b(?:ignor(?:e|ing)|skip(?:ping)?|except(?:\s+for)?|excluding|(?:all|everything)\s+but|apart\s+from|other\s+than|leav(?:e|ing)\s+out|not)"
     r"\s+(?:the\s+)?(?:\w+\s+)?$"
 )
-_REACH = 200
-"""Characters before a file in which words may leave it out: there may be thousands of files."""
+_LOOKBACK = 200
+"""Characters before a file in which words can exclude it: there may be thousands of files."""
 
 _TARGET = re.compile(r"(?:\b(?:save|store|export|download|output)\b[^.!?\n]{0,40}|\b(?:(?:in)?to|as)\s+)$")
 
@@ -81,7 +81,7 @@ class Wording:
         return tuple(
             mention
             for mention in self.mentions
-            if _EXCLUDING.search(self.masked, max(0, mention.start - _REACH), mention.start)
+            if _EXCLUDING.search(self.masked, max(0, mention.start - _LOOKBACK), mention.start)
         )
 
     def without(self, mentions: Iterable[Mention]) -> "Wording":

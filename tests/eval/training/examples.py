@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from services.planner.embedded.blending import hints
 from services.planner.embedded.intents import EDITING, intent
-from services.planner.embedded.learned.stages import SENT, Hints
-from services.planner.embedded.learned.words import Token, tokens
+from services.planner.embedded.learned.candidates import SENT, Hints
+from services.planner.embedded.learned.features import Token, tokens
+from services.planner.embedded.merging import hints
+from services.planner.embedded.plan_notes import finished
 from services.planner.embedded.rules import Rules
 from services.planner.task_spec import Catalogue, standard_specs
 from tests.eval.attached import request
@@ -41,8 +42,8 @@ class Example:
 def examples(lines: Sequence[Line], intents: Sequence[str]) -> list[Example]:
     """Examples of the labelled lines in order; requests without a plan have no intents."""
     rules, offered = Rules(standard_specs()), catalogue(spelling(lines))
-    places = {name: place for place, name in enumerate(intents)}
-    return [_example(line, line.label, rules, offered, places) for line in lines if line.label]
+    indexes = {name: index for index, name in enumerate(intents)}
+    return [_example(line, line.label, rules, offered, indexes) for line in lines if line.label]
 
 
 def read_as(answer: Answer) -> list[str]:
@@ -52,18 +53,18 @@ def read_as(answer: Answer) -> list[str]:
     return [EDITING if values.get("instruction") else SENSES.get(task) or intent(task) for task, values in named]
 
 
-def _example(line: Line, answer: Answer, rules: Rules, offered: Catalogue, places: dict[str, int]) -> Example:
-    drafted = rules.draft(request(line), offered)
+def _example(line: Line, answer: Answer, rules: Rules, offered: Catalogue, indexes: dict[str, int]) -> Example:
+    reading = rules.read(request(line), offered)
     named = dict(zip(answer.graph.tasks, read_as(answer), strict=True))
-    known = {task: places[name] for task, name in named.items() if name in places}
+    known = {task: indexes[name] for task, name in named.items() if name in indexes}
     links = {
         (known[source], known[target]) for source, target in answer.graph.links if source in known and target in known
     }
     return Example(
-        tokens(drafted.wording),
+        tokens(reading.wording),
         tuple(dict.fromkeys(known.values())),
         tuple(sorted(link for link in links if link[0] != link[1])),
-        hints(drafted, places),
+        hints(reading, finished(reading.plan, reading, confidence=reading.confidence), indexes),
     )
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
+from services.planner.embedded.learned.candidates import SENT, Candidates, candidates
 from services.planner.embedded.learned.evidence import Evidence
-from services.planner.embedded.learned.moves import Move, ending, moving, underway
-from services.planner.embedded.learned.stages import SENT, Candidates, candidates
+from services.planner.embedded.learned.move_features import Move, end_features, move_features, partial_graphs
 from services.planner.embedded.learned.weights import Weights
 from tests.eval.training.examples import Example, sent
 
 _PENALTIES = (0.01, 0.01, 0.5, 1.0, 1.0)
-"""L2 penalties of steps, ends, pairs, beside and instead."""
+"""L2 penalties of steps, ends, pairs, cooccurrence and alternatives."""
 
 _ROUNDS = 150
 _FITTING, _ANY = 0.3, 0.02
@@ -68,15 +68,15 @@ class Numbers:
     step: Array
     end: Array
     pairs: Array
-    beside: Array
-    instead: Array
+    cooccurrence: Array
+    alternatives: Array
 
 
-def fitted(given: Sequence[Example], spoken_for: Sequence[Evidence], learned: Weights) -> Numbers:
+def fitted(given: Sequence[Example], scores: Sequence[Evidence], learned: Weights) -> Numbers:
     """Fits the parameters by maximum likelihood of the right steps."""
     choices = [
         choice
-        for example, evidence in zip(given, spoken_for, strict=True)
+        for example, evidence in zip(given, scores, strict=True)
         for choice in _choices(example, evidence, learned)
     ]
     return _Fit(choices, len(learned.intents)).result()
@@ -89,8 +89,12 @@ def _choices(example: Example, found: Evidence, learned: Weights) -> Iterator[_C
     order = _order(example, tried)
     for count in range(len(order) + 1):
         taken = order[:count]
-        so_far = underway(tried, [taken])
-        producers, (features,), (end,) = so_far.producers[0].tolist(), moving(tried, so_far), ending(tried, so_far)
+        partial = partial_graphs(tried, [taken])
+        producers, (features,), (end,) = (
+            partial.producers[0].tolist(),
+            move_features(tried, partial),
+            end_features(tried, partial),
+        )
         free = [place for place in range(len(tried.intents)) if place not in {added for added, _ in taken}]
         whole = np.concatenate([tried.static[producers], features], axis=-1)[:, free]
         of_producers = np.array([intents if producer == SENT else tried.intents[producer] for producer in producers])
@@ -122,8 +126,8 @@ def _order(example: Example, tried: Candidates) -> list[Move]:
     while left:
         done = [added for added, _ in order]
         ready = [one for one in left if feeding[one] <= set(done)] or list(left)
-        going_on = [one for one in ready if done and done[-1] in feeding[one]]
-        added = min(going_on or ready, key=lambda one: (tried.position[one], one))
+        continued = [one for one in ready if done and done[-1] in feeding[one]]
+        added = min(continued or ready, key=lambda one: (tried.position[one], one))
         fed_by = [one for one in feeding[added] if one in done]
         nearest = max(fed_by, key=lambda one: (one == done[-1], tried.position[one]), default=SENT)
         order.append((added, nearest))
@@ -144,10 +148,10 @@ class _Fit:
         nothing = np.zeros((1, self._steps))
         self._features = np.concatenate([np.vstack([one.features, nothing]) for one in choices]).astype(np.float32)
         self._end_rows = self._starts[1:] - 1
-        self._going_on = np.ones(len(self._choice), dtype=bool)
-        self._going_on[self._end_rows] = False
+        self._continued = np.ones(len(self._choice), dtype=bool)
+        self._continued[self._end_rows] = False
         self._pairs = np.concatenate([one.pairs for one in choices])
-        self._cells = self._choice[self._going_on] * intents + np.concatenate([one.consumers for one in choices])
+        self._cells = self._choice[self._continued] * intents + np.concatenate([one.consumers for one in choices])
         self._end_features = np.stack([one.end for one in choices])
         self._taken = np.stack([one.taken for one in choices])
         self._likely = np.stack([one.likely for one in choices])
@@ -156,14 +160,14 @@ class _Fit:
     def result(self) -> Numbers:
         sizes = self._sizes()
         best = minimize(self._loss, np.zeros(sum(sizes)), jac=True, method="L-BFGS-B", options={"maxiter": _ROUNDS}).x
-        step, end, pairs, beside, instead = np.split(best.astype(np.float32), np.cumsum(sizes)[:-1])
+        step, end, pairs, cooccurrence, alternatives = np.split(best.astype(np.float32), np.cumsum(sizes)[:-1])
         square = (self._intents, self._intents)
         return Numbers(
             step=step,
             end=end,
             pairs=pairs.reshape(-1, self._intents),
-            beside=beside.reshape(square),
-            instead=instead.reshape(square),
+            cooccurrence=cooccurrence.reshape(square),
+            alternatives=alternatives.reshape(square),
         )
 
     def _sizes(self) -> list[int]:
@@ -172,11 +176,11 @@ class _Fit:
 
     def _loss(self, numbers: Array) -> tuple[float, Array]:
         sizes = self._sizes()
-        step, end, pairs, beside, instead = np.split(numbers, np.cumsum(sizes)[:-1])
+        step, end, pairs, cooccurrence, alternatives = np.split(numbers, np.cumsum(sizes)[:-1])
         square = (self._intents, self._intents)
         scores = (self._features @ step.astype(np.float32)).astype(np.float64)
-        together = self._taken @ beside.reshape(square) + self._likely @ instead.reshape(square)
-        scores[self._going_on] += pairs[self._pairs] + together.ravel()[self._cells]
+        together = self._taken @ cooccurrence.reshape(square) + self._likely @ alternatives.reshape(square)
+        scores[self._continued] += pairs[self._pairs] + together.ravel()[self._cells]
         scores[self._end_rows] += self._end_features @ end
         top = np.maximum.reduceat(scores, self._starts[:-1])
         weights = np.exp(scores - top[self._choice])
@@ -188,13 +192,13 @@ class _Fit:
         return loss, self._slope(slope) + penalty * numbers
 
     def _slope(self, slope: Array) -> Array:
-        moving = slope[self._going_on]
-        cells = np.bincount(self._cells, moving, minlength=len(self._taken) * self._intents).reshape(-1, self._intents)
+        moves = slope[self._continued]
+        cells = np.bincount(self._cells, moves, minlength=len(self._taken) * self._intents).reshape(-1, self._intents)
         return np.concatenate(
             [
                 self._features.T @ slope.astype(np.float32),
                 self._end_features.T @ slope[self._end_rows],
-                np.bincount(self._pairs, moving, minlength=(self._intents + 1) * self._intents),
+                np.bincount(self._pairs, moves, minlength=(self._intents + 1) * self._intents),
                 (self._taken.T @ cells).ravel(),
                 (self._likely.T @ cells).ravel(),
             ]

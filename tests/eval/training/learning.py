@@ -40,8 +40,8 @@ def learned(given: Sequence[Example], intents: Sequence[str], *, jobs: int = 1) 
         step=numbers.step,
         end=numbers.end,
         pairs=numbers.pairs,
-        beside=numbers.beside,
-        instead=numbers.instead,
+        cooccurrence=numbers.cooccurrence,
+        alternatives=numbers.alternatives,
     )
 
 
@@ -68,8 +68,8 @@ def _linear(given: Sequence[Example], intents: Sequence[str]) -> Weights:
         step=np.zeros(0, dtype=np.float32),
         end=np.zeros(0, dtype=np.float32),
         pairs=taller,
-        beside=square,
-        instead=square,
+        cooccurrence=square,
+        alternatives=square,
     )
 
 

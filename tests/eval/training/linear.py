@@ -15,8 +15,8 @@ from scipy.sparse import csr_matrix, diags
 from sklearn.svm import LinearSVC
 
 from services.planner.embedded.learned.evidence import measured
+from services.planner.embedded.learned.features import Family, Feature, features
 from services.planner.embedded.learned.weights import SIZES
-from services.planner.embedded.learned.words import Family, Feature, features
 from tests.eval.training.examples import Example
 
 FEWEST_REQUESTS = {Family.PAIR: 3, Family.PART: 3, Family.PHRASE: 2}

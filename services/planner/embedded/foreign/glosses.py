@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from services.planner.embedded.foreign.lexicons import Kind, Token, Tongue
+from services.planner.embedded.foreign.lexicons import Kind, LanguageLexicon, Token
 from services.planner.embedded.languages import TAGS
 
 _JOINTS = {Kind.STOP, Kind.THEN, Kind.LINK}
@@ -20,7 +20,7 @@ _LAST = {"to": 2, "into": 2, "as": 2, "": 0}
 
 _GREETINGS = {"hello", "thanks"}
 _TELL = "tell me"
-_TELLING = {_TELL, "show", "find", "detect", "check", "count", "recognize", "explain", "answer", "analyze", "give"}
+_TELL_GLOSSES = {_TELL, "show", "find", "detect", "check", "count", "recognize", "explain", "answer", "analyze", "give"}
 """Commands that a question may follow."""
 
 _AUXILIARIES = {"is", "are", "was", "has", "does"}
@@ -42,9 +42,9 @@ class Piece:
         return self.kind is not Kind.UNKNOWN
 
 
-def glossed(text: str, tokens: Sequence[Token], tongue: Tongue) -> list[Piece]:
+def glossed(text: str, tokens: Sequence[Token], language: LanguageLexicon) -> list[Piece]:
     """The pieces of an English rendering of a request's tokens, in English order; those without words last."""
-    arrange = _arranged if tongue.spaced else _reversed
+    arrange = _arranged if language.spaced else _reversed
     segments = [_with_object_quoted(_asked(segment)) for segment in _segments(_with_joints_in_front(tokens))]
     arranged = [token for segment in segments for token in _with_negation_in_front(arrange(segment))]
     covered = {position for token in arranged for position in range(token.start, token.end)}
@@ -140,7 +140,7 @@ def _asked(segment: list[Token]) -> list[Token]:
 
 
 def _with_object_quoted(segment: list[Token]) -> list[Token]:
-    """With quotation marks around what is to be translated where it is said without: "translate good morning"."""
+    """With quotation marks around the text of "translate good morning"."""
     if not any(token.gloss == "translate" for token in segment):
         return segment
     words = [token for token in segment if token.kind is Kind.UNKNOWN or token.gloss in _GREETINGS]
@@ -168,9 +168,7 @@ def _with_negation_in_front(segment: list[Token]) -> list[Token]:
 
 def _arranged(segment: list[Token]) -> list[Token]:
     """With the command first, for a language whose prepositions precede their nouns."""
-    segment = [
-        _standing_alone(token, following) for token, following in zip(segment, [*segment[1:], None], strict=True)
-    ]
+    segment = [_as_pronoun(token, following) for token, following in zip(segment, [*segment[1:], None], strict=True)]
     command = _command(segment)
     asked = next((index for index, token in enumerate(segment) if token.kind is Kind.ASK), None)
     if asked is not None and (command is None or asked < command):
@@ -186,13 +184,13 @@ def _arranged(segment: list[Token]) -> list[Token]:
 
 def _asking(question: list[Token]) -> list[Token]:
     """A question with its verb behind what it asks for, and in the past where it would else be a command."""
-    told = [replace(token, gloss=_PAST.get(token.gloss, token.gloss)) for token in question]
-    if len(told) > 1 and told[-1].gloss in _AUXILIARIES:
-        return [told[0], told[-1], *told[1:-1]]
-    return told
+    words = [replace(token, gloss=_PAST.get(token.gloss, token.gloss)) for token in question]
+    if len(words) > 1 and words[-1].gloss in _AUXILIARIES:
+        return [words[0], words[-1], *words[1:-1]]
+    return words
 
 
-def _standing_alone(token: Token, following: Token | None) -> Token:
+def _as_pronoun(token: Token, following: Token | None) -> Token:
     """An article without a noun is a pronoun."""
     alone = following is None or following.kind not in {Kind.NOUN, Kind.UNKNOWN, Kind.CONTENT, Kind.WORD}
     alone = alone or (following is not None and following.gloss.partition(" ")[0] in _PREPOSITIONS)
@@ -204,8 +202,8 @@ def _reversed(segment: list[Token]) -> list[Token]:
     if segment[0].kind in _JOINTS:
         return segment
     heads = [token for token in segment if token.kind in _ASKING]
-    if any(token.gloss in _TELLING for token in heads):
-        heads.sort(key=lambda token: token.gloss not in _TELLING)
+    if any(token.gloss in _TELL_GLOSSES for token in heads):
+        heads.sort(key=lambda token: token.gloss not in _TELL_GLOSSES)
     heads = [token for token in heads if token.gloss != "is"] or heads
     head = next(iter(heads), None)
     chunks = _chunks([token for token in segment if token.kind not in _ASKING], head)
@@ -214,8 +212,8 @@ def _reversed(segment: list[Token]) -> list[Token]:
         things = [Token(head.end, head.end, Kind.WORD, "it"), *things]
     if head and head.kind is Kind.ASK:
         heads = _asking(heads)
-    told, rest = (heads, []) if any(token.kind is Kind.ASK for token in heads) else (heads[:1], heads[1:])
-    return [*told, *things, *rest]
+    first, rest = (heads, []) if any(token.kind is Kind.ASK for token in heads) else (heads[:1], heads[1:])
+    return [*first, *things, *rest]
 
 
 class _Chunk:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
-from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind, borrowed, commands, tongue
+from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind, borrowed, commands, lexicon_of
 from services.planner.embedded.patterns import LIKELY
 from services.planner.embedded.patterns import lexicon as english
 from services.planner.embedded.wording import MARKED, Wording
@@ -15,7 +15,7 @@ from services.planner.embedded.wording import MARKED, Wording
 ENGLISH, UNKNOWN = "en", "unknown"
 
 LOOKED_AT = 400
-"""Characters of the first and of the last line that tell."""
+"""Characters of the first and of the last line that are looked at."""
 
 _SURE = 2
 
@@ -122,7 +122,7 @@ def _by_lexicons(line: str, words: list[str], *, else_told: str) -> str:
 
 
 def _understood(tag: str, line: str) -> int:
-    tokens = tongue(tag).tokens(line, 0, len(line))
+    tokens = lexicon_of(tag).tokens(line, 0, len(line))
     long_ones = [token for token in tokens if token.end - token.start > 1]
     commands = any(token.kind in {Kind.VERB, Kind.ASK, Kind.SILENT} for token in long_ones)
     commands = commands or all(token.kind in {Kind.WORD, Kind.STOP} for token in tokens)
@@ -136,7 +136,7 @@ def _asks(tag: str, line: str) -> bool:
     """Whether a line in a supported language has a command or a question of it."""
     if tag not in SUPPORTED:
         return False
-    return any(token.kind in {Kind.VERB, Kind.ASK} for token in tongue(tag).tokens(line, 0, len(line)))
+    return any(token.kind in {Kind.VERB, Kind.ASK} for token in lexicon_of(tag).tokens(line, 0, len(line)))
 
 
 def _scores(words: Iterable[str]) -> dict[str, float]:

@@ -82,38 +82,38 @@ _Apart = tuple[re.Pattern[str], re.Pattern[str], _Entry]
 """The first and the second part of a verb in two parts."""
 
 
-class Tongue:
-    """One language's lexicon."""
+class LanguageLexicon:
+    """The words of one language and their English glosses."""
 
     def __init__(self, tag: str, data: Mapping[str, Mapping[str, str]]) -> None:
         self.tag = tag
         self.spaced = tag not in UNSPACED
         self._entries: dict[str, list[_Entry]] = {}
         self._apart: dict[str, list[_Apart]] = {}
-        for kind, gloss, said in _said(data):
-            first, apart, second = said.partition(_APART)
+        for kind, gloss, phrase in _phrases(data):
+            first, apart, second = phrase.partition(_APART)
             if apart:
                 ends = _CLAUSE_END if len(second) <= _SHORT_PART else ""
                 words = (
                     re.compile(rf"{_lenient(first)}(?!\w)"),
                     re.compile(rf"(?<!\w){_lenient(second)}(?!\w){ends}"),
                 )
-                self._apart.setdefault(_initial(said), []).append((*words, _Entry(kind, gloss)))
+                self._apart.setdefault(_initial(phrase), []).append((*words, _Entry(kind, gloss)))
             else:
-                self._entries.setdefault(said, []).append(_Entry(kind, gloss))
-        self._said: dict[str, list[str]] = {}
-        for said in sorted(self._entries, key=lambda said: len(said.rstrip("~")), reverse=True):
-            self._said.setdefault(_initial(said), []).append(said)
+                self._entries.setdefault(phrase, []).append(_Entry(kind, gloss))
+        self._phrases: dict[str, list[str]] = {}
+        for phrase in sorted(self._entries, key=lambda phrase: len(phrase.rstrip("~")), reverse=True):
+            self._phrases.setdefault(_initial(phrase), []).append(phrase)
         self._patterns = {
-            initial: (self._any_of(said, _pattern), self._any_of(said, _lenient))
-            for initial, said in self._said.items()
+            initial: (self._any_of(phrase, _pattern), self._any_of(phrase, _lenient))
+            for initial, phrase in self._phrases.items()
         }
 
     def _any_of(self, alternatives: Sequence[str], pattern: Callable[[str], str]) -> re.Pattern[str]:
-        return re.compile("|".join(f"({pattern(said)}{self._edge(said)})" for said in alternatives))
+        return re.compile("|".join(f"({pattern(phrase)}{self._edge(phrase)})" for phrase in alternatives))
 
-    def _edge(self, said: str) -> str:
-        return r"(?!\w)" if self.spaced and not said.endswith("'") else ""
+    def _edge(self, phrase: str) -> str:
+        return r"(?!\w)" if self.spaced and not phrase.endswith("'") else ""
 
     def tokens(self, masked: str, start: int, end: int) -> list[Token]:
         """The words of a stretch in lower case, one after the other."""
@@ -161,7 +161,7 @@ class Tongue:
         if not found:
             return None
         longest = max(found, key=lambda match: match.end())
-        return longest.end(), self._entries[self._said[initial][(longest.lastindex or 1) - 1]]
+        return longest.end(), self._entries[self._phrases[initial][(longest.lastindex or 1) - 1]]
 
     def _fits(self, entry: _Entry, last: Token | None, *, attached: bool) -> bool:
         if entry.kind is Kind.LINK:
@@ -219,26 +219,26 @@ def _sentence_end(masked: str, start: int, end: int) -> int:
     return stop.start() if stop else end
 
 
-def _said(data: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Kind, str, str]]:
+def _phrases(data: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Kind, str, str]]:
     for kind, glosses in data.items():
         for gloss, alternatives in glosses.items():
-            for said in alternatives.split("|"):
-                yield Kind(kind), gloss.strip(), said
+            for phrase in alternatives.split("|"):
+                yield Kind(kind), gloss.strip(), phrase
 
 
-def _initial(said: str) -> str:
+def _initial(phrase: str) -> str:
     """The first letter without its accent, the key of the lookup."""
-    return said[0].translate(_BARE)
+    return phrase[0].translate(_BARE)
 
 
-def _pattern(said: str) -> str:
+def _pattern(phrase: str) -> str:
     """What matches a way to say something as it is spelled."""
-    return re.escape(said).replace("\\~", r"\w{0,3}").replace("\\ ", r"\s+").replace("~", r"\w{0,3}")
+    return re.escape(phrase).replace("\\~", r"\w{0,3}").replace("\\ ", r"\s+").replace("~", r"\w{0,3}")
 
 
-def _lenient(said: str) -> str:
+def _lenient(phrase: str) -> str:
     """What matches it with its accents or without."""
-    return "".join(_letter(letter) for letter in said)
+    return "".join(_letter(letter) for letter in phrase)
 
 
 def _letter(letter: str) -> str:
@@ -251,15 +251,15 @@ def _letter(letter: str) -> str:
 
 
 @cache
-def tongue(tag: str) -> Tongue:
+def lexicon_of(tag: str) -> LanguageLexicon:
     """The lexicon of a supported language."""
-    return Tongue(tag, _data(tag))
+    return LanguageLexicon(tag, _data(tag))
 
 
 def commands(tag: str) -> set[str]:
     """The commonest forms of the single words by which a supported language asks for something."""
-    said = {said for kind, _, said in _said(_data(tag)) if kind is Kind.VERB}
-    stems = {words.partition(_APART)[0] for words in said}
+    verbs = {phrase for kind, _, phrase in _phrases(_data(tag)) if kind is Kind.VERB}
+    stems = {verb.partition(_APART)[0] for verb in verbs}
     whole = {stem for stem in stems if "~" not in stem and " " not in stem}
     return whole | {stem[:-1] + ending for stem in stems - whole if " " not in stem for ending in _ENDED}
 

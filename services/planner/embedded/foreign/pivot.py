@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from services.planner.embedded.clauses import sentences
 from services.planner.embedded.foreign import language_detection as languages
 from services.planner.embedded.foreign.glosses import Piece, glossed
-from services.planner.embedded.foreign.lexicons import Kind, Token, Tongue, tongue
+from services.planner.embedded.foreign.lexicons import Kind, LanguageLexicon, Token, lexicon_of
 from services.planner.embedded.wording import MARKED, Wording
 
 _COLON = re.compile(r"[:：]\s*")  # as it is written elsewhere
@@ -104,7 +104,7 @@ class Pivot:
 
 def pivot(wording: Wording, tag: str, original: str) -> Pivot:
     """A request's words turned into English ones, its content left as it is; the original is of the same length."""
-    known = tongue(tag)
+    known = lexicon_of(tag)
     content = _pasted(wording.masked, known)
     pieces: list[Piece] = []
     at = 0
@@ -117,7 +117,7 @@ def pivot(wording: Wording, tag: str, original: str) -> Pivot:
     return Pivot(original, pieces)
 
 
-def _sentence(wording: Wording, start: int, end: int, known: Tongue) -> list[Piece]:
+def _sentence(wording: Wording, start: int, end: int, known: LanguageLexicon) -> list[Piece]:
     """A sentence's pieces and its end; one in English stays as it is."""
     masked = wording.masked[start:end]
     stop = _stop(wording.masked, end)
@@ -154,7 +154,7 @@ def _assembled(pieces: Sequence[Piece]) -> tuple[str, list[Placed]]:
 # ---------------------------------------------------------------- pasted content
 
 
-def _pasted(masked: str, known: Tongue) -> list[tuple[int, int]]:
+def _pasted(masked: str, known: LanguageLexicon) -> list[tuple[int, int]]:
     """Spans of content without quotation marks: after a colon, or in lines next to the request."""
     colon = _COLON.search(masked)
     if colon and _commands(masked[: colon.start()], known) and "?" not in masked[: colon.start()]:
@@ -172,8 +172,8 @@ def _pasted(masked: str, known: Tongue) -> list[tuple[int, int]]:
     return []
 
 
-def _content_length(tail: str, known: Tongue) -> int:
-    """How much of what follows a colon is content: a last sentence that goes on with a command is not."""
+def _content_length(tail: str, known: LanguageLexicon) -> int:
+    """How much of what follows a colon is content: a last sentence with a further command is not."""
     for further in _SENTENCE_END.finditer(tail, max(len(tail) - languages.LOOKED_AT, 0)):
         rest = [token for token in known.tokens(tail, further.end(), len(tail)) if token.kind is not Kind.SILENT]
         if rest and rest[0].kind is Kind.THEN and _asks(rest[1:2] if known.spaced else rest):
@@ -181,7 +181,7 @@ def _content_length(tail: str, known: Tongue) -> int:
     return len(tail)
 
 
-def _commands(words: str, known: Tongue) -> bool:
+def _commands(words: str, known: LanguageLexicon) -> bool:
     return len(words) <= languages.LOOKED_AT and _asks(known.tokens(words, 0, len(words)))
 
 

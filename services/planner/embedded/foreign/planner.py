@@ -1,4 +1,4 @@
-"""Plans requests in other languages by their English renderings, or says that they were not understood."""
+"""Plans requests in other languages by their English renderings, or notes that they were not understood."""
 
 import json
 import re
@@ -26,7 +26,7 @@ _KNOWN_WHOLE = 0.9
 """What is left of the confidence in a plan made by way of English words."""
 
 _KNOWN_IN_PART = 0.45
-"""The confidence in a plan of a request of which some words were passed over, at most."""
+"""The confidence in a plan of a request of which some words were skipped, at most."""
 
 _LONGEST_SPAN = 300
 _INSTRUCTION = "instruction"
@@ -71,13 +71,13 @@ class _Rendered:
         draft = plan(replace(self._request, conversation=(*self._request.conversation[:-1], last)))
         self._questions = sum(_QUESTION in task.arguments for task in draft.tasks)
         tasks = tuple(self._task(task) for task in draft.tasks)
-        passed_over = [placed for placed in self._english.unknown() if not self._is_carried(placed)]
-        if any(self._matters(placed) for placed in passed_over) or (passed_over and not tasks):
-            return self._as_question(plan) or _not_understood(self._tag, *self._words(passed_over))
+        skipped = [placed for placed in self._english.unknown() if not self._is_carried(placed)]
+        if any(self._matters(placed) for placed in skipped) or (skipped and not tasks):
+            return self._as_question(plan) or _not_understood(self._tag, *self._words(skipped))
         notes = [self._note(note) for note in draft.notes]
         confidence = draft.decision.confidence * _KNOWN_WHOLE
-        if passed_over:
-            notes.append(_passed_over(self._tag, self._words(passed_over)))
+        if skipped:
+            notes.append(_skipped(self._tag, self._words(skipped)))
             confidence = min(confidence, _KNOWN_IN_PART)
         decision = replace(draft.decision, confidence=round(confidence, 2))
         return replace(draft, tasks=tasks, notes=tuple(notes), decision=decision)
@@ -103,7 +103,7 @@ class _Rendered:
         return {port: own if argument == Text(question) else argument for port, argument in task.arguments.items()}
 
     def _matters(self, placed: Placed) -> bool:
-        """Whether a word that is not known may say what is wanted: it is no mere attribute of a thing."""
+        """Whether an unknown word may name a task: it is no mere attribute of a noun."""
         before, after = self._english.neighbours(placed)
         word = self._request.text[placed.piece.start : placed.piece.end]
         if self._tag in UNSPACED or before is None or not word.islower():
@@ -184,7 +184,7 @@ class _Rendered:
         return replace(note, text=note.text.replace(f"“{note.span}”", f"“{original}”"), span=original)
 
 
-# ---------------------------------------------------------------- what to say
+# ---------------------------------------------------------------- notes
 
 
 def _not_understood(tag: str, *words: str) -> Draft:
@@ -195,8 +195,8 @@ def _not_understood(tag: str, *words: str) -> Draft:
     return Draft((), (note,), Decision("embedded", reason, 0.0))
 
 
-def _passed_over(tag: str, words: Sequence[str]) -> Note:
-    text = f"{_regret(tag)}These words{_of(tag)} were passed over: {_named(words)}. {_REMEDY}"
+def _skipped(tag: str, words: Sequence[str]) -> Note:
+    text = f"{_regret(tag)}These words{_of(tag)} were skipped: {_named(words)}. {_REMEDY}"
     return Note(NoteKind.CLARIFY, text, " … ".join(words)[:_LONGEST_SPAN])
 
 
@@ -219,6 +219,6 @@ def _regret(tag: str) -> str:
 
 @cache
 def _apologies() -> Mapping[str, tuple[str, str]]:
-    """By tag: the English name of a language, and in it what is said of a request in it."""
+    """By tag: the English name of a language, and an apology in it."""
     data = (files("services.planner.embedded.foreign") / "apologies.json").read_text(encoding="utf-8")
-    return {tag: (name, said) for tag, (name, said) in json.loads(data).items()}
+    return {tag: (name, text) for tag, (name, text) in json.loads(data).items()}

@@ -1,7 +1,7 @@
-"""What was learned from labelled requests: which tasks words call for, and which of them feeds which.
+"""The learned graph: which tasks the words of a request call for, and which task feeds which.
 
-The data goes one way: `words` (tokens and their n-grams) → `evidence` (linear scores of every intent, and where in the
-words they come from) → `stages` (what is worth trying) → `parsing` (beam search over graphs, by what `moves` tells of
-going on or ending) → `reading` (the graph of greatest expected worth, and how sure it is). `weights` is the data that
-`make train` makes; numpy is all that is needed to read it.
+Data flows through the modules in this order: `features` (tokens and their n-grams), `evidence` (linear scores of every
+intent, and the words that they come from), `candidates` (the intents to try), `beam_search` (graphs of them, scored by
+`move_features`), `reading` (the graph of greatest expected value, and its probability). `weights` is the data that
+`make train` makes; only numpy is needed to read it.
 """

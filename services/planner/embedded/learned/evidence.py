@@ -1,4 +1,4 @@
-"""What the words speak for: linear scores of every intent, and where in the words each is called for."""
+"""Linear scores of every intent, and the position of the words that call for it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,15 +8,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from services.planner.embedded.learned.features import Family, Token, features
 from services.planner.embedded.learned.weights import SIZES, Weights
-from services.planner.embedded.learned.words import Family, Token, features
 
 SLOPE, OFFSET = 5.6, 1.25
 """From a margin to log odds: a logistic regression over margins of requests that were held out."""
 
 _KERNEL = (0.25, 0.5, 1.0, 0.5, 0.25)
-_REACH = 4
-"""Tokens on either side of a peak that tell where exactly it is."""
+_PEAK_WIDTH = 4
+"""Tokens on either side of a peak that its position is averaged over."""
 
 _ORIGINAL = frozenset(("original", "source", "initial", "unedited", "untouched"))
 
@@ -26,7 +26,7 @@ Occurrence = tuple[int, tuple[int, ...]]
 """A feature, and the tokens it is made of there."""
 
 
-class Known(Protocol):
+class FeatureStatistics(Protocol):
     """F features, as Weights has them."""
 
     @property
@@ -41,17 +41,17 @@ class Evidence:
     """Of one request; S intents, all scores are log odds."""
 
     called: Array
-    """S: it is among the tasks."""
+    """S: the intent is among the tasks."""
     first: Array
-    """S: it is, and works on what was sent."""
+    """S: it is, and takes what was sent."""
     last: Array
-    """S: it is, and nothing works on what it gives."""
+    """S: it is, and no task takes its output."""
     larger: Array
     """4: there are at least 2, 3, 4, 5 tasks."""
     position: Array
-    """S: the token where it is called for."""
+    """S: the token where the request calls for it."""
     strength: Array
-    """S: the margin contributed there."""
+    """S: its share of the margin there."""
     original: Array
     """S: 1 where adjacent words refer to the original."""
     length: int
@@ -73,7 +73,7 @@ def evidence(found: list[Token], learned: Weights) -> Evidence:
     columns = {feature: column for column, feature in enumerate(counts)}
     parts = _parts(occurrences, columns, values / times)
     position, strength = _peaks(_contributions(parts, rows[:, :intents], max(1, len(found))))
-    said = [i for i, token in enumerate(found) if token.word in _ORIGINAL]
+    mentions = [i for i, token in enumerate(found) if token.word in _ORIGINAL]
     return Evidence(
         odds[:intents],
         odds[intents : 2 * intents],
@@ -81,12 +81,12 @@ def evidence(found: list[Token], learned: Weights) -> Evidence:
         odds[3 * intents : 3 * intents + len(SIZES)],
         position,
         strength,
-        np.array([any(abs(i - at) <= _REACH for i in said) for at in position], dtype=np.float32),
+        np.array([any(abs(i - at) <= _PEAK_WIDTH for i in mentions) for at in position], dtype=np.float32),
         max(1, len(found)),
     )
 
 
-def measured(known: npt.NDArray[np.int64], counts: Array, learned: Known) -> Array:
+def measured(known: npt.NDArray[np.int64], counts: Array, learned: FeatureStatistics) -> Array:
     """Weighted by rarity, of length 1 within each family of features."""
     values = (1 + np.log(counts)) * learned.rarity[known]
     for family in Family:
@@ -125,7 +125,7 @@ def _peaks(contributions: Array) -> tuple[Array, Array]:
     smooth = np.maximum(shifted.sum(axis=0), 0)
     peak = smooth.argmax(axis=0)
     at = np.arange(length)[:, None]
-    near = np.where(np.abs(at - peak) <= _REACH, smooth, 0) ** 2
+    near = np.where(np.abs(at - peak) <= _PEAK_WIDTH, smooth, 0) ** 2
     mass = near.sum(axis=0)
     position = np.where(mass > 0, (near * at).sum(axis=0) / np.maximum(mass, 1e-9), peak)
     return position.astype(np.float32), smooth[peak, np.arange(intents)]

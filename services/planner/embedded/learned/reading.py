@@ -1,17 +1,17 @@
-"""The graph that a request is read as: of the likely ones, that of the greatest expected worth."""
+"""Reads a request as a graph: of the likely graphs, the one of the greatest expected value."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from services.planner.embedded.learned.beam_search import Graph, parse
+from services.planner.embedded.learned.candidates import Hints, candidates
 from services.planner.embedded.learned.evidence import Evidence, evidence
-from services.planner.embedded.learned.parsing import Graph, parse
-from services.planner.embedded.learned.stages import Hints, candidates
+from services.planner.embedded.learned.features import Token
 from services.planner.embedded.learned.weights import Weights
-from services.planner.embedded.learned.words import Token
 
 NODE_THRESHOLD, LINK_THRESHOLD = 0.43, 0.3
-"""A task or link is worth more in a plan than left out above these probabilities: half the F1 that is reached."""
+"""Probabilities above which a task or link raises the expected F1 of a plan: about half the F1 that is reached."""
 
 
 @dataclass(frozen=True)
@@ -23,20 +23,31 @@ class Reading:
     """Of exactly this graph."""
     graphs: Mapping[Graph, float]
     evidence: Evidence
+    tokens: Sequence[Token]
+    """Of the request."""
+
+    def position(self, intent: int) -> float:
+        """Position of the words that call for an intent, in tokens."""
+        return float(self.evidence.position[intent])
+
+    def start(self, intent: int) -> int:
+        """Start of the words that call for an intent, in characters of the request."""
+        token = min(round(self.position(intent)), len(self.tokens) - 1)
+        return self.tokens[token].start if self.tokens else 0
 
 
 def read(found: list[Token], hints: Hints, learned: Weights) -> Reading:
     """Reads the words with the features of the rules."""
-    spoken_for = evidence(found, learned)
-    graphs = parse(candidates(spoken_for, hints, learned), learned)
-    graph = worthiest(graphs)
-    return Reading(graph, graphs[graph], graphs, spoken_for)
+    scores = evidence(found, learned)
+    graphs = parse(candidates(scores, hints, learned), learned)
+    graph = best_graph(graphs)
+    return Reading(graph, graphs[graph], graphs, scores, found)
 
 
-def worthiest(graphs: Mapping[Graph, float]) -> Graph:
-    """The graph that is probable as a whole, and whose tasks and links are, each for itself, in all graphs together.
+def best_graph(graphs: Mapping[Graph, float]) -> Graph:
+    """Returns the graph of minimum Bayes risk.
 
-    Minimum Bayes risk for what is counted: whole plans, tasks, and links, these at half the weight.
+    Its value is its probability, and those of its tasks and links in all graphs together; links have half the weight.
     """
     intents: dict[int, float] = defaultdict(float)
     links: dict[tuple[int, int], float] = defaultdict(float)
@@ -46,8 +57,8 @@ def worthiest(graphs: Mapping[Graph, float]) -> Graph:
         for link in graph.links:
             links[link] += share
 
-    def worth(graph: Graph) -> float:
+    def value(graph: Graph) -> float:
         nodes = sum(intents[intent] - NODE_THRESHOLD for intent in graph.intents)
         return graphs[graph] + nodes + 0.5 * sum(links[link] - LINK_THRESHOLD for link in graph.links)
 
-    return max(graphs, key=worth)
+    return max(graphs, key=value)

@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 import numpy.typing as npt
 
-from services.planner.embedded.learned.words import Family, Feature
+from services.planner.embedded.learned.features import Family, Feature
 from services.planner.task_spec import Modality
 
 Array = npt.NDArray[np.float32]
@@ -24,7 +24,7 @@ SIZES = (2, 3, 4, 5)
 class Weights:
     """S intents, F features.
 
-    An intent is what words are read as: a kind of task, or one of several uses of one.
+    An intent is a kind of task, or one of several uses of it.
     """
 
     intents: tuple[str, ...]
@@ -38,21 +38,21 @@ class Weights:
     bias: Array
     """3 S + 4."""
     fits: Array
-    """(S + 1) x S: 1 where what one intent gives is of a kind that another takes; the last row is what was sent."""
+    """(S + 1) x S: 1 where the output of one intent is of a kind that another takes; the last row is what was sent."""
     needs: Array
-    """S x 4: 1 for each of MEDIA that it can work on."""
+    """S x 4: 1 for each of MEDIA that it can take."""
     links: Array
     """(S + 1) x S: log of how often one intent feeds another, relative to chance; the last row is what was sent."""
     step: Array
-    """Of the features of adding one task: those of stages that do not change, then the 15 of moves.moving."""
+    """Of the features of adding one task: those of candidates, then the 15 of move_features."""
     end: Array
-    """26: of the features of moves.ending."""
+    """26: of end_features."""
     pairs: Array
     """(S + 1) x S: by producer and consumer."""
-    beside: Array
-    """S x S: by what is there already and what is added."""
-    instead: Array
-    """S x S: by what else the words might call for and what is added."""
+    cooccurrence: Array
+    """S x S: by an intent of the graph and the intent that is added."""
+    alternatives: Array
+    """S x S: by another probable intent and the intent that is added."""
     version: str = ""
     """As a decision names them."""
 
@@ -69,7 +69,7 @@ def read(data: bytes) -> Weights:
         names = bytes(stored["names"]).decode().split("\n")
         known = [(Family(int(family)), name) for family, name in zip(families, names, strict=True)]
         return Weights(
-            intents=tuple(bytes(stored["senses"]).decode().split("\n")),
+            intents=tuple(bytes(stored["intents"]).decode().split("\n")),
             features={feature: i for i, feature in enumerate(known)},
             families=families,
             linear=stored["linear"].astype(np.float32) * stored["scale"].astype(np.float32),
@@ -85,7 +85,7 @@ def write(made: Weights) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
-        senses=_bytes("\n".join(made.intents)),
+        intents=_bytes("\n".join(made.intents)),
         names=_bytes("\n".join(name for _, name in ordered)),
         families=made.families,
         linear=np.rint(made.linear / scale).astype(np.int8),
@@ -95,7 +95,7 @@ def write(made: Weights) -> bytes:
     return buffer.getvalue()
 
 
-_PLAIN = ("rarity", "bias", "fits", "needs", "links", "step", "end", "pairs", "beside", "instead")
+_PLAIN = ("rarity", "bias", "fits", "needs", "links", "step", "end", "pairs", "cooccurrence", "alternatives")
 
 
 def _bytes(text: str) -> npt.NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""What is tried for a request, and the features of its graphs that do not change while they are built."""
+"""The candidate intents of a request, and the features of its graphs that do not change while they are built."""
 
 from dataclasses import dataclass
 
@@ -12,67 +12,67 @@ from services.planner.task_spec import Modality
 Array = npt.NDArray[np.float32]
 
 SENT = -1
-"""In place of a producer: what was sent."""
+"""Producer of what was sent with the request."""
 
 UNLIKELY = 0.03
-"""Senses less probable than this are not tried, unless rules found them."""
+"""Probability below which an intent is no candidate, unless rules found it."""
 
 FEWEST = 3
-"""Senses that are always tried."""
+"""Fewest candidates: the most probable intents are always tried."""
 
 
 @dataclass(frozen=True)
 class Hints:
-    """Features other than words: the result of the rules, and what was sent."""
+    """Features from the rules and from what was sent."""
 
     intents: frozenset[int] = frozenset()
     links: frozenset[tuple[int, int]] = frozenset()
     """(producer, consumer); SENT is the producer of what was sent."""
     refused: frozenset[int] = frozenset()
-    """What the words say not to do."""
+    """Intents that the request excludes."""
     certainty: float = 0.0
-    """Of the rules, 0 to 1."""
+    """Confidence of the rules, 0 to 1."""
     left_open: bool = False
-    """They could not plan all of the words."""
+    """The rules could not plan a part of the request."""
     kinds: frozenset[Modality] = frozenset()
-    """Of the files that were sent or are named."""
+    """Of the files that were sent or that the request names."""
     repeated: bool = False
-    """Rules found several tasks of one intent, which no graph of intents tells apart."""
+    """Rules found several tasks of one intent; a graph has each intent once."""
     own_files: bool = False
-    """There are files, and they have names of their own."""
+    """There are files, none of which has a placeholder's name."""
     placeholders: bool = False
-    """There are files that are called "example", as in benchmarks and manuals."""
+    """There are files, one of which has a placeholder's name."""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The intents worth trying for one request, C of them, with everything that does not change while trying."""
+    """The C candidate intents of one request, with the features that do not change while graphs are built."""
 
     intents: npt.NDArray[np.int64]
-    """C: their places among all intents."""
+    """C: their indexes among all intents."""
     probability: Array
-    """C: each is called for."""
+    """C: that the request calls for each."""
     position: Array
-    """C: the token where it is called for."""
+    """C: the token where the request calls for it."""
     suggested: Array
-    """C: 1 for what rules found."""
+    """C: 1 if rules found it."""
     needs: npt.NDArray[np.bool_]
-    """C x 4: which of the media that were sent it can work on."""
+    """C x 4: the media that were sent and that it can take."""
     sent: npt.NDArray[np.bool_]
-    """4: which of MEDIA were sent or are named."""
+    """4: the MEDIA that were sent or that the request names."""
     certainty: float
     left_open: bool
     own_files: bool
     larger: Array
     """4: as in Evidence."""
     static: Array
-    """(C + 1) x C x D: of feeding a candidate by another, or (last row) by what was sent."""
+    """(C + 1) x C x D: features of each producer, the last of which is what was sent, with each consumer."""
     pairs: Array
     """(C + 1) x C: as in Weights."""
-    beside: Array
+    cooccurrence: Array
     """C x C: as in Weights."""
-    instead: Array
-    """C: the sum of Weights.instead over what the words might call for."""
+    alternatives: Array
+    """C: the sum of Weights.alternatives over the probable intents."""
 
 
 def probability(odds: Array) -> Array:
@@ -80,7 +80,7 @@ def probability(odds: Array) -> Array:
 
 
 def candidates(found: Evidence, hints: Hints, learned: Weights) -> Candidates:
-    """What to try for a request."""
+    """Returns the candidates of a request."""
     likely = probability(found.called)
     tried = likely >= UNLIKELY
     tried[np.argsort(-likely)[:FEWEST]] = True
@@ -112,8 +112,8 @@ def candidates(found: Evidence, hints: Hints, learned: Weights) -> Candidates:
             axis=-1,
         ),
         pairs=learned.pairs[with_sent][:, intents],
-        beside=learned.beside[intents][:, intents],
-        instead=(likely @ learned.instead)[intents],
+        cooccurrence=learned.cooccurrence[intents][:, intents],
+        alternatives=(likely @ learned.alternatives)[intents],
     )
 
 
@@ -198,7 +198,7 @@ def _of_files(needs: npt.NDArray[np.bool_], hints: Hints) -> Array:
 
 
 def _of_own_files(found: Evidence, intents: npt.NDArray[np.int64], learned: Weights) -> Array:
-    """What weighs differently where people send files of their own."""
+    """Features that weigh differently if users send files of their own."""
     every, sent, made = _rows(len(intents))
     odds = np.clip(found.called[intents], -6, 4)
     usual = learned.links[np.append(intents, len(learned.intents))][:, intents]
@@ -218,7 +218,7 @@ def _rows(size: int) -> tuple[Array, Array, Array]:
 
 
 def _between(position: Array, likely: Array) -> Array:
-    """How many other tasks are likely called for between a producer (or the beginning) and a consumer."""
+    """Expected number of other tasks between a producer (or the beginning) and a consumer."""
     start = np.append(position, -1)
     within = (position[None, None] > start[:, None, None]) & (position[None, None] < position[None, :, None])
     ahead = position[None] > start[:, None]

@@ -94,4 +94,4 @@ def _without_long_content(found: list[Token], wording: Wording) -> list[Token]:
     for payload in wording.payloads:
         first, end = bisect_left(starts, payload.start), bisect_left(starts, payload.end)
         left_out.update(range(first + MOST_OF_CONTENT, end))
-    return [token for place, token in enumerate(found) if place not in left_out]
+    return [token for index, token in enumerate(found) if index not in left_out]

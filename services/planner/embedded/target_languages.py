@@ -1,4 +1,4 @@
-"""Into which languages a request wants something translated, wherever it names them."""
+"""Target languages of translations, wherever a request names them."""
 
 import re
 from functools import lru_cache
@@ -26,10 +26,10 @@ _POLISHING = re.compile(r"polish\s+(?:up|my|this|the|our|it|his|her|that|[a-z]+e
 _ONLY = re.compile(r"\bi\s+(?:only|just)\s+(?:speak|read|understand|know)\s+$")
 
 
-def into(masked: str, start: int, end: int) -> list[str]:
-    """Tags of the languages that the words between two places, else the nearest others, want something in.
+def target_languages(masked: str, start: int, end: int) -> list[str]:
+    """Tags of the target languages that the words between two positions name, else of the nearest other words.
 
-    What it is in, or comes from, does not count; "French, Dutch and Thai" are wanted together.
+    Languages of the input do not count; "French, Dutch and Thai" count together.
     """
     groups = _groups(masked)
     within = [group for group in groups if any(start <= at < end for at, _, _ in group)]
@@ -45,7 +45,7 @@ def _groups(masked: str) -> list[list[tuple[int, bool, str]]]:
     for name in NAME.finditer(masked):
         joined = bool(groups) and last >= 0 and bool(_AND.fullmatch(masked, last, name.start()))
         last = -1
-        if not joined and not _wanted(masked, name):
+        if not joined and not _is_target(masked, name):
             continue
         certain = bool(
             _INTO.search(masked, max(0, name.start() - 12), name.start()) or _RESULT.match(masked, name.end())
@@ -59,7 +59,7 @@ def _groups(masked: str) -> list[list[tuple[int, bool, str]]]:
     return groups
 
 
-def _wanted(masked: str, name: re.Match[str]) -> bool:
+def _is_target(masked: str, name: re.Match[str]) -> bool:
     if _POLISHING.match(masked, name.start()):
         return False
     before = masked[max(0, name.start() - 60) : name.start()]

@@ -1,4 +1,4 @@
-"""What a request wants done with results that no kind of task does, though it speaks of them in a task's words."""
+"""Orders that no kind of task carries out, such as sending a result by e-mail."""
 
 import re
 from collections.abc import Iterator
@@ -42,8 +42,8 @@ _PLACE = re.compile(r"(?<![\w/:.])(?:~|\.{1,2})?/(?:[\w.-]+/?)+|\b[a-z]:\\\S+")
 _FETCHING = re.compile(r"\b(?:return|fetch|list|dump|print)\s+(?:\w+\s+){0,2}?contents?\s+of\s+(?P<what>.+)")
 
 
-def outside(clause: Clause, lexicon: Lexicon) -> Iterator[tuple[int, int]]:
-    """The stretches of a clause that call for something no kind of task does."""
+def unsupported_orders(clause: Clause, lexicon: Lexicon) -> Iterator[tuple[int, int]]:
+    """Yields the spans of the orders in a clause that no kind of task carries out."""
     masked = clause.masked
     stretches = list(pieces(masked, 0, len(masked)))
     for start, end in stretches[:-1] or stretches:
@@ -66,7 +66,7 @@ def _delivers(clause: Clause, start: int, end: int) -> bool:
 
 
 def _fetches(masked: str, lexicon: Lexicon) -> bool:
-    """Whether it requests a file of some machine that was not sent."""
+    """Whether it requests a file of a machine rather than one that was sent."""
     if _PLACE.search(masked):
         return True
     found = _FETCHING.search(masked)

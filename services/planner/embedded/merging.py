@@ -1,0 +1,147 @@
+"""Merges rules and the learned graph: features of the graph from rules, and the choice between both plans."""
+
+from collections.abc import Iterable, Mapping
+
+from services.planner.embedded.graph_steps import nodes
+from services.planner.embedded.intents import intent, intents_of
+from services.planner.embedded.learned.beam_search import Graph
+from services.planner.embedded.learned.candidates import SENT, Hints
+from services.planner.embedded.learned.features import tokens
+from services.planner.embedded.learned.reading import Reading, read
+from services.planner.embedded.learned.weights import Weights
+from services.planner.embedded.plan_notes import GUESS, finished
+from services.planner.embedded.rules import RuleReading
+from services.planner.plan import Draft, Note, NoteKind
+from services.planner.plan_check import references
+
+CERTAIN, CERTAIN_WITH_OWN_FILES = 0.9, 0.6
+"""Confidence from which the rules' plan is preferred, without and with files that have names of the user's own."""
+
+TIMES_LIKELIER, ENOUGH = 10, 0.6
+"""Ratio to the probability of the preferred plan, and probability, either of which another graph must have: else the
+rules are right more often on plain requests."""
+
+ENOUGH_FOR_QUESTIONS = 0.9
+"""Probability that another graph must have if rules found only questions about what was sent."""
+
+_READING = frozenset(("question-answering", "document-question-answering"))
+
+PREFERRED = 0.5
+"""Least probability of a plan of the rules that is preferred to the learned graph."""
+
+LEAST, LEAST_WITH_FILES = 0.5, 0.3
+"""Probability from which a graph is planned if rules found nothing, without and with files, or if it is empty."""
+
+AGREED, DISPUTED = 0.9, 0.7
+"""Factor of the confidence if rules and the learned graph agree, and if they do not: on own requests, plans that both
+arrive at are right more often than others of the same probability."""
+
+PLACEHOLDER = "example"
+"""Beginning of the names of files in benchmarks and manuals; other files are the user's own."""
+
+
+def merged(rules: RuleReading, learned: Weights) -> Draft:
+    """Returns the plan of a request: that of the rules, or that of the learned graph.
+
+    Args:
+        rules: what rules found in the request.
+        learned: the trained weights.
+    """
+    draft = finished(rules.plan, rules, confidence=rules.confidence)
+    indexes = {name: index for index, name in enumerate(learned.intents)}
+    if rules.is_final or not set(intents_of(draft).values()) <= indexes.keys():
+        return draft
+    known = hints(rules, draft, indexes)
+    reading = read(tokens(rules.wording), known, learned)
+    agreed = AGREED if _graph(known) == reading.graph else DISPUTED
+    probability = _rules_probability(reading, known, asks=_only_asks(rules))
+    if probability is not None:
+        return finished(rules.plan, rules, confidence=probability * agreed)
+    plan = rules.plan.empty()
+    plan.add_nodes(nodes(reading, rules, learned.intents))
+    is_poorer = not plan.tasks or lacks_more(plan.notes, draft.notes)
+    if draft.tasks and reading.graph.intents and is_poorer:
+        return finished(rules.plan, rules, confidence=draft.decision.confidence * agreed)
+    return finished(plan, rules, confidence=reading.probability * agreed, is_guess=reading.probability < GUESS)
+
+
+def hints(rules: RuleReading, draft: Draft, indexes: Mapping[str, int]) -> Hints:
+    """Returns the learned graph's features from rules and from what was sent.
+
+    Args:
+        rules: what rules found in the request.
+        draft: their plan.
+        indexes: of the intents that were learned.
+    """
+    intents = {task_id: indexes[name] for task_id, name in intents_of(draft).items() if name in indexes}
+    links = set[tuple[int, int]]()
+    for task in draft.tasks:
+        if task.id in intents:
+            producers = [intents[one.task_id] for one in references(task) if one.task_id in intents]
+            links |= {(producer, intents[task.id]) for producer in producers or [SENT]}
+    names = _names(rules)
+    placeholders = any(name.startswith(PLACEHOLDER) for name in names)
+    named = {mention.modality for mention in rules.wording.mentions if not mention.target}
+    return Hints(
+        intents=frozenset(intents.values()),
+        links=frozenset(link for link in links if link[0] != link[1]),
+        refused=frozenset(indexes[name] for name in map(intent, rules.refused) if name in indexes),
+        certainty=draft.decision.confidence,
+        left_open=any(note.kind is not NoteKind.TRIMMED for note in draft.notes),
+        own_files=bool(names) and not placeholders,
+        placeholders=placeholders,
+        repeated=len(set(intents.values())) < len(intents),
+        kinds=frozenset(named | {one.modalities[0] for one in rules.resources if one.modalities and not one.age}),
+    )
+
+
+def _names(rules: RuleReading) -> list[str]:
+    """Names of the files: as the words name them, else as they were sent."""
+    named = [mention.name for mention in rules.wording.mentions]
+    return named or [name for one in rules.resources for name in one.names[:1]]
+
+
+def _only_asks(rules: RuleReading) -> bool:
+    """Whether the request consists of questions about texts and documents that were sent."""
+    asks = all(clause.asks for clause in rules.clauses)
+    tasks = {step.spec.name for step in rules.steps}
+    return asks and bool(rules.resources) and bool(tasks & _READING)
+
+
+def _graph(known: Hints) -> Graph:
+    """The graph of the rules' plan."""
+    return Graph(known.intents, frozenset(link for link in known.links if link[0] != SENT))
+
+
+def _rules_probability(reading: Reading, known: Hints, *, asks: bool) -> float | None:
+    """The probability of the rules' plan; None if the learned graph is planned instead.
+
+    Args:
+        reading: the learned graph.
+        known: what rules found.
+        asks: whether rules found only questions about what was sent.
+    """
+    graph = _graph(known)
+    probability = reading.graphs.get(graph, 0.0)
+    if graph == reading.graph:
+        return probability
+    if known.repeated and reading.graph.intents == known.intents:
+        return max(probability, PREFERRED)
+    if not (known.intents and reading.graph.intents):
+        least = LEAST_WITH_FILES if known.kinds and reading.graph.intents else LEAST
+        return probability if reading.probability < least else None
+    if asks and not known.left_open and reading.probability < ENOUGH_FOR_QUESTIONS:
+        return max(probability, PREFERRED)
+    is_certain = known.certainty >= (CERTAIN_WITH_OWN_FILES if known.own_files else CERTAIN)
+    is_outdone = reading.probability >= min(ENOUGH, TIMES_LIKELIER * probability)
+    if is_certain and not (is_outdone or known.left_open or known.placeholders):
+        return max(probability, PREFERRED)
+    return None
+
+
+def lacks_more(notes: Iterable[Note], others: Iterable[Note]) -> bool:
+    """Whether the notes of a plan leave more of the request open than those of another."""
+    missing, missing_in_other = (
+        sum(note.kind in (NoteKind.UNMAPPED, NoteKind.CLARIFY) for note in each) for each in (notes, others)
+    )
+    return missing > missing_in_other
