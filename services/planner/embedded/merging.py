@@ -9,7 +9,7 @@ from services.planner.embedded.learned.candidates import SENT, Hints
 from services.planner.embedded.learned.features import tokens
 from services.planner.embedded.learned.reading import Reading, read
 from services.planner.embedded.learned.weights import Weights
-from services.planner.embedded.plan_notes import GUESS, finished
+from services.planner.embedded.plan_notes import GUESS, finished, with_confidence
 from services.planner.embedded.rules import RuleReading
 from services.planner.plan import Draft, Note, NoteKind
 from services.planner.plan_check import references
@@ -56,12 +56,12 @@ def merged(rules: RuleReading, learned: Weights) -> Draft:
     agreed = AGREED if _graph(known) == reading.graph else DISPUTED
     probability = _rules_probability(reading, known, asks=_only_asks(rules))
     if probability is not None:
-        return finished(rules.plan, rules, confidence=probability * agreed)
+        return with_confidence(draft, probability * agreed)
     plan = rules.plan.empty()
     plan.add_nodes(nodes(reading, rules, learned.intents))
     is_poorer = not plan.tasks or lacks_more(plan.notes, draft.notes)
     if draft.tasks and reading.graph.intents and is_poorer:
-        return finished(rules.plan, rules, confidence=draft.decision.confidence * agreed)
+        return with_confidence(draft, draft.decision.confidence * agreed)
     return finished(plan, rules, confidence=reading.probability * agreed, is_guess=reading.probability < GUESS)
 
 

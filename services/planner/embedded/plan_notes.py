@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from services.planner.embedded import note_texts
 from services.planner.embedded.patterns import lexicon
@@ -29,13 +30,18 @@ def finished(plan: PlanBuilder, rules: RuleReading, *, confidence: float, is_gue
         confidence: of the plan, 0 to 1.
         is_guess: whether the plan may well be wrong.
     """
-    tasks, notes = tuple(plan.tasks), tuple(_notes(plan, rules, is_guess=is_guess))
+    notes = tuple(_notes(plan, rules, is_guess=is_guess))
     reason = (
         "Planned without an LLM, by rules and by what was learned from labelled requests:"
-        f" tasks {len(tasks)}, left open {len(notes)}."
+        f" tasks {len(plan.tasks)}, left open {len(notes)}."
     )
-    decision = Decision(CONTROLLER, reason, round(confidence, 2) if tasks else 0.0)
-    return Draft(tasks, notes, decision, plan.intents)
+    draft = Draft(tuple(plan.tasks), notes, Decision(CONTROLLER, reason), plan.intents)
+    return with_confidence(draft, confidence)
+
+
+def with_confidence(draft: Draft, confidence: float) -> Draft:
+    """Returns a plan with another confidence, 0 to 1; that of a plan without tasks is 0."""
+    return replace(draft, decision=replace(draft.decision, confidence=round(confidence, 2) if draft.tasks else 0.0))
 
 
 def _notes(plan: PlanBuilder, rules: RuleReading, *, is_guess: bool) -> list[Note]:
