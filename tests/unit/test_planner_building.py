@@ -71,6 +71,12 @@ def test_unused_file_is_noted() -> None:
     assert [note.kind for note in draft.notes if "talk.wav" in note.text] == [NoteKind.TRIMMED]
 
 
+def test_unused_file_that_the_request_names_needs_clarification() -> None:
+    request = plan_request("Describe cat.png and transcribe talk.wav", ["cat.png", "talk.wav"])
+    draft = build_draft(request, unlinked=["image-to-text"])
+    assert [note.kind for note in draft.notes if "talk.wav" in note.text] == [NoteKind.CLARIFY]
+
+
 def test_empty_graph_keeps_the_notes_of_the_rules() -> None:
     request = plan_request("Sing me to sleep")
     assert build_draft(request).notes == rules_draft(request).notes
