@@ -6,8 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.bench.batches.client import machine_load
+from tests.bench.bulk.arms.work import COLOURS
 from tests.bench.bulk.data import copy_pictures, draw_pictures
-from tests.bench.bulk.section import PLAN
+from tests.bench.bulk.workloads import BY_NAME, FILE_MODULE
 from tests.bench.processes import Running, printed, service
 from tests.bench.rows import Row, median
 from tests.bench.service_processes import start_services
@@ -19,10 +20,11 @@ MEASURED = ("gateway", "orchestrator")
 async def rows() -> list[Row]:
     with TemporaryDirectory() as folder:
         home = Path(folder)
-        (home / "plan.json").write_text(json.dumps({"plan": PLAN}), "utf-8")
+        (home / "plan.json").write_text(json.dumps({"plan": BY_NAME[COLOURS].plan}), "utf-8")
+        (home / "pictures").mkdir()
         draw_pictures(home / "pictures", PICTURES + PICTURES // 50)
         async with (
-            service("tests.bench.bulk.pictures", "EXPERT", home) as expert,
+            service(FILE_MODULE, "EXPERT", home) as expert,
             start_services(home, expert.address, {}) as (processes, http),
         ):
             await _run(home, http, "warm", WARM)

@@ -1,4 +1,0 @@
-from experts.host.app import serve_expert
-
-if __name__ == "__main__":
-    serve_expert("tests.bench.bulk.pictures")
