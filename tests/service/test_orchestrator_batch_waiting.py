@@ -222,11 +222,12 @@ async def test_batch_waits_for_an_unavailable_expert(
 
 
 async def test_batch_waits_for_an_unavailable_selector(
-    expert: GatedExpert, settings: Settings, peers: ScriptedPeers
+    expert: GatedExpert, settings: Settings, peers: ScriptedPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
         raise Unavailable("the selector is starting")
 
+    monkeypatch.setattr("services.orchestrator.runs.selector_client.SHARED_SECONDS", 0.0)  # no earlier one is used
     expert.hold("note")
     async with client(settings) as orchestrator_client:
         batch = await orchestrator_client.start(notes(3), max_at_once=1)
