@@ -30,8 +30,8 @@ DIALECT = Dialect(
     lock="SELECT ?",  # there is one writer at a time
 )
 
-CHANGES_SECONDS = 0.05
-"""Interval at which writes of other processes are noticed."""
+CHANGES_SECONDS, BUSY_CHANGES_SECONDS = 0.05, 0.2
+"""Interval at which writes are noticed, and the interval after one was: in a busy process each would show its own."""
 
 _BUSY_SECONDS = 10.0
 _GROUP = 256
@@ -74,12 +74,13 @@ class SQLite:
     async def changes(self) -> AsyncGenerator[frozenset[str] | None]:
         seen = None
         while not self._closed:
+            pause = CHANGES_SECONDS
             with contextlib.suppress(Unavailable):
                 ((version,),) = await self.read("PRAGMA data_version")
                 if version != seen:
-                    seen = version
+                    seen, pause = version, BUSY_CHANGES_SECONDS
                     yield None
-            await asyncio.sleep(CHANGES_SECONDS)
+            await asyncio.sleep(pause)
 
     async def close(self) -> None:
         self._closed = True

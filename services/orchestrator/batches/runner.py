@@ -47,7 +47,7 @@ from services.orchestrator.runs.service import RunService
 
 log = structlog.get_logger(__name__)
 
-START_LIMIT = 4
+START_LIMIT = 8
 """Items started in one transaction."""
 
 REPORT_SECONDS = 1.0

@@ -285,7 +285,7 @@ class BatchStore(BatchItemStore):
         """
         batch_id = claimed.batch.id
 
-        def operation() -> Steps[None]:
+        def operation() -> "Steps[None]":  # not evaluated at each call
             if not (yield Query(_LOCK_OWNED, (batch_id, claimed.fence), invalid_item_rows(batch_id, invalid))):
                 raise _lease_lost(batch_id)
             for run in runs:

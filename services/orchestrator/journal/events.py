@@ -113,7 +113,7 @@ class EventStore(Store):
         values = (len(events), state, *changes, run_id, fence, first - 1)
         inserts = [*event_rows(run_id, events), *memo_rows(memos), *more]
 
-        def operation() -> Steps[None]:
+        def operation() -> "Steps[None]":  # not evaluated at each call
             if (yield Query(sql, values, inserts, alone=True)):
                 return
             stored = yield Query(_EVENT, (run_id, last))
