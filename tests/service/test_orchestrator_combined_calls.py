@@ -1,7 +1,7 @@
 """Calls for items of batches that share a call of InferBatch: what they share, and what each item keeps for itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -81,7 +81,7 @@ class BatchingExpert(FakeExpert):
         return reply
 
 
-Infer = Callable[[str], Awaitable[TaskOutcome]]
+Infer = Callable[[str], Coroutine[Any, Any, TaskOutcome]]
 
 
 def caller_of(client: ExpertClient, address: str, priority: int = PRIORITY_BATCH) -> Infer:

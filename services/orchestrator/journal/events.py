@@ -205,7 +205,8 @@ class MemoStore(Store):
     async def _read_memos(self, tenant: str, digests: Collection[str]) -> Mapping[str, bytes]:
         await asyncio.sleep(0)
         del self._lookups[tenant]
-        return dict(await self._database.read(self._memos_sql, tenant, self._database.dialect.texts(digests)))
+        found = await self._database.read(self._memos_sql, tenant, self._database.dialect.texts(digests))
+        return {row[0]: row[1] for row in found}
 
 
 class _Lookup(NamedTuple):
