@@ -57,7 +57,7 @@ class ComputeOptions:
 ENGINE_CHOICE = ComputeOptions()
 """Leaves everything to the engine."""
 
-_PIPELINE_OPTIONS = ("arguments", "dtypes", "frames_per_second")
+_PIPELINE_OPTIONS = ("arguments", "dtypes", "frames_per_second", "offload")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ class PipelineOptions:
     """Number types of components on a GPU, by name; others have that of the model."""
     frames_per_second: float = 0.0
     """Rate of videos; 0: that of the pipeline's class."""
+    offload: bool = False
+    """Whether each of its models is in a GPU's memory only while it runs, and otherwise in that of the machine."""
 
     @classmethod
     def from_card(cls, entry: Mapping[str, Any]) -> "PipelineOptions":
@@ -85,10 +87,14 @@ class PipelineOptions:
         dtypes = options.get("dtypes", {})
         if invalid := sorted(set(dtypes.values()) - set(DTYPES)):
             raise ValueError(f"dtypes in {where} has {invalid[0]!r}; choose one of {', '.join(DTYPES)}")
+        offload = options.get("offload", False)
+        if offload is not True and offload is not False:
+            raise ValueError(f"offload in {where} is {offload!r}; choose true or false")
         return cls(
             options.get("arguments", {}),
             {name: DTYPES[dtype] for name, dtype in dtypes.items()},
             float(options.get("frames_per_second", 0)),
+            offload,
         )
 
 

@@ -100,8 +100,13 @@ class Checkpoint:
             check_weights(self.model_id, type(model).__name__, info, unused=unused)
             return model.to(self.device).eval()
 
-    def pipeline(self, kind: Any, **options: Any) -> Any:
+    def pipeline(self, kind: Any, *, offload: bool = False, **options: Any) -> Any:
         """Loads a diffusers pipeline onto its device.
+
+        Args:
+            kind: class with from_pretrained.
+            offload: whether its models are on the device only while they run.
+            options: further options of from_pretrained; they may override the dtype.
 
         Raises:
             FailedPrecondition: LOAD_FAILED.
@@ -111,7 +116,11 @@ class Checkpoint:
         _raise_if_fetch_only()
         chosen = {"dtype": self.dtype, "use_safetensors": True, **options}
         with self._translate_errors():
-            return kind.from_pretrained(self.folder, local_files_only=True, **chosen).to(self.device)
+            pipeline = kind.from_pretrained(self.folder, local_files_only=True, **chosen)
+            if not offload:
+                return pipeline.to(self.device)
+            pipeline.enable_model_cpu_offload(device=self.device)
+            return pipeline
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

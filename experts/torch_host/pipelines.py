@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from experts.host import load_context
 from experts.host.handler import UNBATCHED, Batching, Call, Parameters
 from experts.torch_host.checkpoint import Checkpoint
-from experts.torch_host.devices import inference_context, select_dtype
+from experts.torch_host.devices import find_device, inference_context, select_dtype
 from experts.torch_host.file_selection import PIPELINE_INDEX
 from experts.torch_host.torch_handler import TorchHandler
 from services.common.errors import FailedPrecondition
@@ -81,6 +81,9 @@ class PipelineHandler(TorchHandler):
                 reason="LOAD_FAILED",
                 remedy="remove the argument from the model's card",
             )
+        self._is_offloaded = is_offloaded(checkpoint)
+        if self._is_offloaded:
+            self.memory_bytes = count_largest_bytes(model)
 
     def set_batch_limits(self, default_cost: float) -> None:
         """Enables batches if the pipeline supports them.
@@ -121,6 +124,9 @@ class PipelineHandler(TorchHandler):
                 )
         except CallCancelledError:
             return None
+        finally:
+            if self._is_offloaded:
+                self.model.maybe_free_model_hooks()  # a call that fails leaves a model on the GPU
 
     def _report_steps(self, call: Call, item: PipelineItem) -> dict[str, Any]:
         """Returns the argument with a step callback; replaces the progress bar of a pipeline that has none."""
@@ -191,7 +197,8 @@ def load_pipeline(checkpoint: Checkpoint, pipeline_class: Any, **options: Any) -
         OutOfMemory: the device has too little memory.
     """
     on_cpu = checkpoint.device.type == "cpu"
-    pipeline = checkpoint.pipeline(pipeline_class, **load_components(checkpoint), **options)
+    components = load_components(checkpoint)
+    pipeline = checkpoint.pipeline(pipeline_class, offload=is_offloaded(checkpoint), **components, **options)
     pipeline.set_progress_bar_config(disable=True)
     for component in pipeline.components.values():
         if not on_cpu:  # on a CPU the decoder of Stable Diffusion takes 1.6 times as long with channels last
@@ -199,6 +206,11 @@ def load_pipeline(checkpoint: Checkpoint, pipeline_class: Any, **options: Any) -
         if hasattr(component, "use_slicing"):
             component.enable_slicing()  # the VAE has the largest tensors: it decodes the items of a batch one by one
     return pipeline
+
+
+def is_offloaded(checkpoint: Checkpoint) -> bool:
+    """Whether the models of a pipeline are on its device only while they run: on a GPU, if the card says so."""
+    return checkpoint.device.type != "cpu" and load_context.current().pipeline.offload
 
 
 def load_component(checkpoint: Checkpoint, component_class: Any) -> Any:
@@ -222,13 +234,14 @@ def load_components(checkpoint: Checkpoint) -> dict[str, Any]:
         OutOfMemory: the device has too little memory.
     """
     index = json.loads((checkpoint.folder / PIPELINE_INDEX).read_text(encoding="utf-8"))
+    device = find_device("cpu") if is_offloaded(checkpoint) else checkpoint.device
     components: dict[str, Any] = {}
     for name, entry in index.items():
         folder = checkpoint.folder / name
         component_class = _find_class(*entry) if isinstance(entry, list) and all(entry) else None
         if component_class is None or not folder.is_dir():
             continue
-        part = replace(checkpoint, folder=folder, dtype=_component_dtype(checkpoint, name))
+        part = replace(checkpoint, folder=folder, device=device, dtype=_component_dtype(checkpoint, name))
         if hasattr(component_class, "save_vocabulary"):
             components[name] = part.processor(component_class)
         elif hasattr(component_class, "num_parameters"):
@@ -263,9 +276,20 @@ def _variant_option(checkpoint: Checkpoint, folder: Path) -> dict[str, str]:
 
 def count_bytes(pipeline: Any) -> int:
     """Returns the bytes of the weights of a pipeline's models."""
-    modules = [component for component in pipeline.components.values() if hasattr(component, "parameters")]
-    tensors = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum(_component_bytes(pipeline))
+
+
+def count_largest_bytes(pipeline: Any) -> int:
+    """Returns the bytes of the weights of a pipeline's largest model."""
+    return max(_component_bytes(pipeline))
+
+
+def _component_bytes(pipeline: Any) -> list[int]:
+    modules = (component for component in pipeline.components.values() if hasattr(component, "parameters"))
+    return [
+        sum(tensor.numel() * tensor.element_size() for tensor in (*module.parameters(), *module.buffers()))
+        for module in modules
+    ]
 
 
 def use_channels_last(component: Any) -> None:

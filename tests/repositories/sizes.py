@@ -32,7 +32,8 @@ def card_sizes(card: Mapping[str, Any], repositories: Repositories) -> dict[str,
     """Returns the fields "parameter_count" and "weight_bytes" of a card.
 
     Both are of all that the card's loader loads, models of other repositories included. The bytes are those in memory
-    by number type; components whose number type the card states have that one on a GPU.
+    by number type; components whose number type the card states have that one on a GPU. Of a pipeline that is
+    offloaded, a GPU has one component at a time.
     """
     own = repositories.build(card["id"])
     required = [Fixture.read(name) for name in Fixture.read(card["id"]).required]
@@ -42,7 +43,8 @@ def card_sizes(card: Mapping[str, Any], repositories: Repositories) -> dict[str,
     stated = {name: DTYPES[dtype] for name, dtype in card.get("pipeline", {}).get("dtypes", {}).items()}
     everything = (*own.values(), *(weights for weights, _ in others))
     float32 = sum(weights.loaded_bytes("float32") for weights in everything)
-    float16 = sum(weights.loaded_bytes(stated.get(_component(path), "float16")) for path, weights in own.items())
+    on_gpu = [weights.loaded_bytes(stated.get(_component(path), "float16")) for path, weights in own.items()]
+    float16 = max(on_gpu) if card.get("pipeline", {}).get("offload") else sum(on_gpu)
     float16 += sum(weights.loaded_bytes(dtype or "float16") for weights, dtype in others)
     count = sum(weights.parameter_count for weights in everything)
     return {"parameter_count": count, "weight_bytes": {"float32": float32, "float16": float16}}

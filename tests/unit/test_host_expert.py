@@ -92,6 +92,7 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([{**CARD, "gpu": {"kernel": "sdpa"}}], {}, "gpu of model m has no option kernel; its options are attention"),
         ([{**CARD, "pipeline": {"steps": 4}}], {}, "pipeline of model m has no option steps; its options are"),
         ([{**CARD, "pipeline": {"dtypes": {"vae": "int8"}}}], {}, "dtypes in pipeline of model m has 'int8'; choose"),
+        ([{**CARD, "pipeline": {"offload": 1}}], {}, "offload in pipeline of model m is 1; choose true or false"),
         ([{**CARD, "memory_class": "1GB"}], {}, "memory_class of model m is '1GB'; choose one of cpu"),
         ([{**CARD, "verified": [{"what": "license"}]}], {}, "verified of model m must be a list of objects with what"),
         ([CARD], {"specs": [{**SHOUTING, "name": "summarization"}]}, "summarization in tasks.json is a standard task"),
@@ -103,7 +104,7 @@ def test_preload_is_declared_or_all_models(package: Package, preload: str, read:
         ([CARD], {"tasks": f"{TASKS}REQUIRES = {{'m': 'no_such_engine'}}\n"}, "no model whose engine is installed"),
         ([], {}, "no model"),
     ],
-    ids=range(18),
+    ids=range(19),
 )
 def test_contradiction_between_files_is_reported(
     package: Package, cards: list[Any], parts: dict[str, Any], message: str
@@ -131,6 +132,11 @@ def test_card_states_arguments_and_number_types_of_its_pipeline(package: Package
     expert = read_expert(package([stated, {**CARD, "id": "n"}]))
     assert expert.offers[0].pipeline == PipelineOptions({"num_inference_steps": 4}, {"vae": "float32"})
     assert expert.offers[1].pipeline == PIPELINE_DEFAULTS
+
+
+def test_card_states_that_its_pipeline_is_offloaded(package: Package) -> None:
+    (offer,) = read_expert(package([{**CARD, "pipeline": {"offload": True}}])).offers
+    assert offer.pipeline.offload
 
 
 def test_card_states_how_its_facts_are_known(package: Package) -> None:
