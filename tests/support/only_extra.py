@@ -1,49 +1,67 @@
-"""Hides the packages that an installation with one extra would not have, in a process that starts with it.
+"""Makes virtual environments with exactly the packages that an installation with one extra has.
 
-`python -m tests.support.only_extra EXTRA` reads a module from standard input and runs it without those packages.
+Nothing is downloaded: packages are links to those of the environment that runs the tests.
 """
 
-import sys
 import tomllib
-from collections.abc import Collection, Iterator
+import venv
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from importlib import metadata
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from pathlib import Path, PurePath
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 DISTRIBUTION = "hugginggpt"
-_PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+_ROOT = Path(__file__).parents[2]
+_BYTECODE = "__pycache__"
 
 
-class VisibleFinder:
-    """A finder of modules that does not see some top-level packages."""
+def create_environment(extra: str, folder: Path) -> Path:
+    """Creates an environment for the checkout with one extra, and returns its interpreter.
 
-    def __init__(self, finder: Any, hidden: Collection[str]) -> None:
-        self._finder, self._hidden = finder, hidden
+    The interpreter finds the checkout in the folder that it is started in, or on PYTHONPATH.
+    """
+    builder = venv.EnvBuilder(symlinks=True, with_pip=False)
+    builder.create(folder)
+    context = builder.ensure_directories(folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for name in sorted(needed_distributions(extra) - {DISTRIBUTION}):
+        _link_distribution(name, packages)
+    return Path(context.env_exe)
 
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
-        if name.partition(".")[0] in self._hidden:
-            return None
-        return self._finder.find_spec(name, path, target)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._finder, name)
+def _link_distribution(name: str, packages: Path) -> None:
+    """Links the files of a distribution; one that is not installed, as its markers exclude this platform, has none."""
+    try:
+        distribution = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return
+    for file in _list_files(distribution):
+        top = Path(file.parts[0])
+        shared = len(_owners()[top.name]) > 1  # a namespace package: the others may be those of another extra
+        part = file if shared else top
+        link = packages / part
+        link.parent.mkdir(parents=True, exist_ok=True)
+        source = Path(str(distribution.locate_file(part)))
+        if source.exists() and not link.exists():
+            link.symlink_to(source)
 
 
-def hide_other_packages(extra: str) -> None:
-    """Hides all installed packages that neither the distribution with this extra nor the standard library needs."""
-    needed = needed_distributions(extra)
-    hidden = {
-        package
-        for package, owners in metadata.packages_distributions().items()
-        if not {canonicalize_name(owner) for owner in owners} & needed
-    }
-    for package in hidden & {name.partition(".")[0] for name in sys.modules}:
-        raise RuntimeError(f"{package} is imported already, so it cannot be hidden")
-    sys.meta_path[:] = [VisibleFinder(finder, hidden) for finder in sys.meta_path]
+@cache
+def _owners() -> Mapping[str, set[str]]:
+    """Returns the distributions that have files in each folder and module of site-packages."""
+    owners = defaultdict[str, set[str]](set)
+    for distribution in metadata.distributions():
+        for file in _list_files(distribution):
+            owners[file.parts[0]].add(distribution.name)
+    return owners
+
+
+def _list_files(distribution: metadata.Distribution) -> list[PurePath]:
+    return [file for file in distribution.files or () if file.parts[0] not in ("..", _BYTECODE)]
 
 
 def needed_distributions(extra: str) -> set[str]:
@@ -70,15 +88,10 @@ def _requirements(name: str, extras: frozenset[str]) -> Iterator[tuple[str, froz
 def _declared(name: str, extras: frozenset[str]) -> Collection[str]:
     """Returns the requirements of a distribution; those of this project are read from the checkout."""
     if name == DISTRIBUTION:
-        project = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]
+        project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
         optional = (line for extra in extras for line in project["optional-dependencies"][extra])
         return [*project["dependencies"], *optional]
     try:
         return metadata.requires(name) or []
     except metadata.PackageNotFoundError:
         return []
-
-
-if __name__ == "__main__":
-    hide_other_packages(sys.argv[1])
-    exec(compile(sys.stdin.read(), "<standard input>", "exec"), {"__name__": "__main__"})  # the test's own program
