@@ -51,6 +51,8 @@ MODALITIES = ("vision", "audio", "video", "diffusion")
 WRITE_TEXT = {"automatic-speech-recognition", "document-question-answering", "image-to-text", "video-to-text"}
 """Tasks whose models draw tokens: rounding seldom changes one."""
 SOUNDS = {"text-to-speech", "text-to-audio", "audio-to-audio"}
+SEPARATE_CODEC = {"nari-labs/Dia-1.6B-0626"}
+"""Models of sounds whose codec is a model of its own, which the loader reads in float32."""
 LARGE = 300_000_000
 """Parameters from which a model has 16-bit numbers on a GPU, except for those that make sounds."""
 
@@ -61,7 +63,7 @@ def name_case(case: Case) -> str:
 
 def is_exact(offer: Offer) -> bool:
     is_small = 0 < offer.card.parameter_count < LARGE and offer.spec.name not in WRITE_TEXT
-    return is_small or offer.spec.name in SOUNDS
+    return is_small or (offer.spec.name in SOUNDS and offer.card.id not in SEPARATE_CODEC)
 
 
 EXACT = [offer for name in MODALITIES for offer in read_expert(f"experts.{name}").offers if is_exact(offer)]
