@@ -1,7 +1,8 @@
 """Composes an answer without an LLM: the results, how they were made, then what could not be done."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from services.responder.markdown import describe_file, inline, inline_full, join_list
@@ -133,7 +134,7 @@ def _describe_results(tasks: Sequence[Task], reported: Sequence[Task]) -> list[s
     ]
 
 
-def _with_doubt(description: str, task: Task, rough: Collection[int]) -> str:
+def _with_doubt(description: str, task: Task, rough: AbstractSet[int]) -> str:
     """A result with a warning if it comes from a rough transcript that the answer does not show."""
     return description if GUESS in description or not task.needs & rough else f"{description} {_ROUGH}"
 
