@@ -41,8 +41,9 @@ def model_folder(model_id: str) -> Path:
 
 
 def open_picture(content: bytes) -> Image.Image:
-    with Image.open(io.BytesIO(content)) as image:
-        return ImageOps.exif_transpose(image).convert("RGB")
+    image = Image.open(io.BytesIO(content))
+    ImageOps.exif_transpose(image, in_place=True)  # otherwise it copies every picture
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def describe_colours(picture: Image.Image) -> str:
