@@ -20,7 +20,7 @@ class ArmRuns:
 
     Attributes:
         runs: on all files.
-        cold: on one file, which is mostly the start of its processes and the load of the models.
+        cold: on a few files, which is mostly the start of its processes and the load of the models.
         counts: of its results.
     """
 
@@ -81,7 +81,7 @@ def _over_daft(prefix: str, workload: Workload, bulk: ArmRuns, daft: ArmRuns) ->
             ("", f"{what} of {about}", bulk.runs, daft.runs),
             (
                 "warm_",
-                f"{what} without the cold start, which a job of one file measures",
+                f"{what} without the cold start, which a job of a few files measures",
                 bulk.warm_runs,
                 daft.warm_runs,
             ),

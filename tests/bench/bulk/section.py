@@ -21,6 +21,8 @@ from tests.bench.processes import cores
 from tests.bench.rows import Row, gap, median
 
 CORES, ROUNDS, MANY = 2, 3, 20_000
+COLD_FILES = 32
+"""Files of the job that measures a cold start: enough that every program starts as many workers as for all files."""
 RERUN_SECONDS, MEMORY_RATIO = 3.0, 1.15
 KILLED = (DAFT, RAY_DATA, SERVICE)
 """Programs, in addition to bulk, that are killed at half."""
@@ -59,9 +61,9 @@ class Section:
         """Runs a workload by all programs."""
         if workload.needs_torch and not find_spec("torch"):
             return [gap(f"bulk.{workload.name}_seconds_over_daft", "×", workload.over_daft, "torch is not installed")]
-        files, one = self._write(workload, workload.count), self._write(workload, 1)
+        files, few = self._write(workload, workload.count), self._write(workload, COLD_FILES)
         names = (BULK, DAFT, *workload.arms)
-        cold = {name: self._run(name, workload, one) for name in names}
+        cold = {name: self._run(name, workload, few) for name in names}
         runs: dict[str, list[Measurement]] = {name: [] for name in names}
         for name in (*(BULK, DAFT) * ROUNDS, *workload.arms):
             runs[name].append(self._run(name, workload, files))
