@@ -198,12 +198,18 @@ def _missing_kinds(task: Task, found: Iterable[str]) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}. " if missing else ""
 
 
-def _describe_answer(task: Task) -> str:
+def has_answer(task: Task) -> bool:
+    """Whether a task, if it answers a question, found an answer."""
     details = task.data("details")
-    if isinstance(details, dict) and details.get("answer") == "":
+    return not (isinstance(details, dict) and details.get("answer") == "")
+
+
+def _describe_answer(task: Task) -> str:
+    if not has_answer(task):
         return _describe_no_answer(task)
     if not task.text:
         return ""
+    details = task.data("details")
     score = details.get("score") if isinstance(details, dict) else None
     question_text = f"{_without_mark(task.question)}? " if task.question else ""
     page = details.get("page") if isinstance(details, dict) else None

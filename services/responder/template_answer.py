@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from services.responder.markdown import describe_file, inline, inline_full, join_list
 from services.responder.run_summary import NoteKind, RunSummary, State, Task
-from services.responder.task_phrases import GUESS, describe_result, is_rough_transcript
+from services.responder.task_phrases import GUESS, describe_result, has_answer, is_rough_transcript
 
 _WHAT_IT_DOES = (
     " It does things with texts, pictures, recordings and documents: send a file or a text and say what to do, such as"
@@ -136,7 +136,8 @@ def _describe_results(tasks: Sequence[Task], reported: Sequence[Task]) -> list[s
 
 def _with_doubt(description: str, task: Task, rough: AbstractSet[int]) -> str:
     """A result with a warning if it comes from a rough transcript that the answer does not show."""
-    return description if GUESS in description or not task.needs & rough else f"{description} {_ROUGH}"
+    is_doubtful = bool(task.needs & rough) and has_answer(task) and GUESS not in description
+    return f"{description} {_ROUGH}" if is_doubtful else description
 
 
 def _source_files(tasks: Sequence[Task]) -> dict[int, tuple[str, ...]]:

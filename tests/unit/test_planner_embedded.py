@@ -21,6 +21,8 @@ LITE_CASES: list[Row] = [
     ),
     ("how many pages does it have", ("manual.pdf",), ["page-count(image=file1)"]),
     ("convert this recording to ogg", ("memo.wav",), ["audio-conversion(audio=file1; format=ogg)"]),
+    ("make a pdf out of this picture", ("flag.png",), ["image-conversion(image=file1; format=pdf)"]),
+    ("make an ogg file from it", ("memo.wav",), ["audio-conversion(audio=file1; format=ogg)"]),
     ("save this as a jpg", ("flag.png",), ["image-conversion(image=file1; format=jpeg)"]),
     (
         "read the review aloud and save it as an mp3",
@@ -648,6 +650,7 @@ def test_every_standard_task_can_be_planned(text: str, files: tuple[str, ...], e
         ("Read the text in a.png and order me a pizza", ("a.png",), ["image-to-text"], NoteKind.UNMAPPED, "pizza"),
         ("make the recording louder", ("a.wav",), [], NoteKind.UNMAPPED, "no kind of task here does"),
         ("explain this to me", ("a.txt",), [], NoteKind.UNMAPPED, "no kind of task here does"),
+        ("remove the person", ("a.jpg",), [], NoteKind.UNMAPPED, "no kind of task here does"),
         (
             "summarize the second page",
             ("a.pdf",),
@@ -721,6 +724,11 @@ def test_task_is_repeated_for_each_file_up_to_the_limit() -> None:
             ("a.txt", "b.txt"),
             ["summarization(text=file1)", "text-to-speech(text=file2)"],
         ),
+        (
+            "read the sign and summarize the letter",
+            ("a.png", "b.txt"),
+            ["image-to-text(image=file1)", "summarization(text=file2)"],
+        ),
         ("what does the first caller say", ("a.wav", "b.wav"), ["automatic-speech-recognition(audio=file1)"]),
         (
             "who wrote the second letter",
@@ -729,7 +737,7 @@ def test_task_is_repeated_for_each_file_up_to_the_limit() -> None:
         ),
     ],
 )
-def test_file_is_told_by_its_number(text: str, files: tuple[str, ...], expected: list[str]) -> None:
+def test_file_is_told_by_number_or_kind(text: str, files: tuple[str, ...], expected: list[str]) -> None:
     assert notation(embedded_plan(plan_request(text, files)).tasks) == expected
 
 

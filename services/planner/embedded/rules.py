@@ -33,6 +33,7 @@ _WHOLE = frozenset(
         "automatic-speech-recognition",
         "text-classification",
         "token-classification",
+        "text-statistics",
         "translation",
     )
 )
@@ -42,7 +43,9 @@ _PART = re.compile(
     r"(?:pages?|paragraphs?|sections?|chapters?|sentences?|lines?|half|minutes?|seconds?)\b"
     r"|\b(?:page|paragraph|section|chapter|line)s?\s+\d+\b"
 )
-_COUNTING = frozenset(("object-detection", "text-statistics", "page-count"))
+_COUNTING = frozenset(
+    ("object-detection", "text-statistics", "page-count", "question-answering", "document-question-answering")
+)
 _IN_TOTAL = re.compile(r"\b(?:in\s+(?:total|all|sum)|altogether|all\s+together|combined|overall)\b")
 _DONE_TO_RESULT = re.compile(
     r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"

@@ -27,6 +27,11 @@ _NO_QUESTION = re.compile(
 )
 """How words begin that only say where the answer to a question lies, or what to do with it."""
 
+_WRITING = re.compile(
+    r"\bthe\s+(?:\w+\s+)?(?:letter|text\s+file|article|mail|e-?mail|story|report|recipe|minutes|review)\b"
+)
+"""Texts that people rather send as text than as a picture."""
+
 _SHORTENING = "summarization"
 _READ = re.compile(r"\bread\b")
 """An order for the text itself; a finding is spoken instead."""
@@ -154,6 +159,7 @@ class Texts:
             or self._result(clause, spec)
             or self._every(clause)
             or self._of_media(clause)
+            or self._writing(clause)
             or self._called(clause)
             or self._flowed(clause, spec)
             or self._sent(clause, old=False)
@@ -203,6 +209,11 @@ class Texts:
             if modality in clause.named & self._media.sent_kinds():
                 return self._bridge(self._media.find(clause, modality), clause)
         return None
+
+    def _writing(self, clause: Clause) -> Stream | None:
+        """The only text that was sent and is unused, if the clause speaks of a letter or the like."""
+        unused = [one for one in self._media.unused() if one.modalities[:1] == (Modality.TEXT,)]
+        return self._put_into_words(unused, clause) if len(unused) == 1 and clause.says(_WRITING) else None
 
     def _called(self, clause: Clause) -> Stream | None:
         if len(self._media.every(clause)) > 1:

@@ -21,10 +21,11 @@ _DELIVERING = (
 _CHANGING = re.compile(
     r"\b(?:louder|quieter|faster|slower)\b|\b(?:speed|slow)\s+(?:\w+\s+){0,3}?(?:up|down)\b"
     r"|\b(?:cut|trim|remove)\s+(?:\w+\s+){1,4}(?:seconds?|minutes?|half)\b"
+    r"|\b(?:remove|erase|delete|get\s+rid\s+of)\s+(?:the|this|that|these|all)\s+(?:\w+\s+)?(?:persons?|people|man|woman|logo|watermark|objects?)\b"
     r"|\bexplain\b|\b(?:spell|grammar)[- ]?check\w*"
     r"|\b(?:correct|fix)\s+(?:\w+\s+){0,3}(?:mistakes|errors|typos|grammar|spelling)\b"
 )
-"""Changes of recordings and texts that no task makes."""
+"""Changes of recordings, texts and pictures that no task makes."""
 _VERB = re.compile(rf"(?<![\w'-])(?:{_DELIVERING})")
 LONGEST_LEAD = 20
 """Characters before a verb that are looked at."""
