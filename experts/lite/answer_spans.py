@@ -39,8 +39,10 @@ _NAME = re.compile(
     r"(?<![\w.])[A-ZÀ-ÖØ-Þ][\w'’-]*\w(?:[ ]+(?:of[ ]+|the[ ]+|de[ ]+|von[ ]+)?[A-ZÀ-ÖØ-Þ][\w'’-]*\w){0,4}"
 )
 _TITLES = re.compile(r"(?:Mrs?|Ms|Dr|Prof|Sir|Herr|Frau|Mme|M|Sra?)\.?")
-_PLACE_NAME = re.compile(rf"\b(?:{join_patterns(_PATTERNS['place_noun'])})$", re.IGNORECASE)
-"""End of a name that is no person's."""
+_NO_NAME = re.compile(
+    rf"\b(?i:{join_patterns(_PATTERNS['place_noun'])})$|^(?:In|On|At|By|From|Until|Since|Before|After)\b"
+)
+"""Capitalized words that are no person's or company's name: places, and beginnings of sentences such as "In March"."""
 _LONGEST_INITIALS = 3
 """Letters up to which capitals alone may be a name; longer ones are headings."""
 _CJK_NAME = re.compile(r"(?<=联系人)[\u4e00-\u9fff]{2,4}|[가-힣]{2,4}(?=\s?(?:씨|님|선생님|과장|대리|부장|드림|올림))")
@@ -156,7 +158,7 @@ def _names(text: str) -> Iterator[Span]:
     for match in _NAME.finditer(text):
         if (
             _TITLES.fullmatch(match[0])
-            or _PLACE_NAME.search(match[0])
+            or _NO_NAME.search(match[0])
             or (match[0].isupper() and len(match[0]) > _LONGEST_INITIALS)
         ):
             continue
@@ -179,9 +181,10 @@ def _counts(question: Question, text: str) -> list[Span]:
         rest = following[partitive.end() :] if partitive else following
         words = split_words(re.split(r"[.,;:!?\n]", rest, maxsplit=1)[0])[:3]
         if counted in map(stem, words[: words.index("of")] if "of" in words else words):
-            end = match.end() if partitive else _noun_end(text, match.end(), counted)
-            found.append((match.start(), end))
-            if partitive and not _ASKS_FOR_ALL.search(question.text):
+            if partitive is None:
+                found.append((match.start(), _noun_end(text, match.end(), counted)))
+            elif not _ASKS_FOR_ALL.search(question.text):
+                found.append(match.span())
                 wholes.append((match.end(), match.end() + partitive.end()))
     return [span for span in found if not _overlaps(span, wholes)]
 

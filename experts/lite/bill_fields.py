@@ -60,6 +60,8 @@ _LABEL_SCORE, _WEAK_LABEL_SCORE, _ITEM_SCORE, _GUESS_SCORE, _SENDER_SCORE, _LETT
 _DOUBTFUL = 0.6
 """Factor for a field whose question has words that its row does not have, or whose label occurs with other values."""
 _LONGEST_LABEL, _LONGEST_ROW = 60, 300
+_AMOUNT_KINDS = frozenset({AnswerKind.MONEY, AnswerKind.ANY, AnswerKind.MEASURE})
+"""Kinds of questions that an amount answers."""
 _GENERIC = content_tokens(" ".join(load_questions()["generic"]))
 """Words that name no item of a bill."""
 
@@ -78,9 +80,8 @@ def find_bill_field(question: Question, text: str) -> Found | None:
         return _find_sender(question, text)
     rows = list(_rows(text))
     field = next((field for field in _FIELDS if field.asked.search(question.text)), None)
-    if field is None or (
-        field is _TOTAL and question.kind not in {AnswerKind.MONEY, AnswerKind.ANY, AnswerKind.MEASURE}
-    ):
+    is_amount = field is not None and not (field.is_date or field.is_code)
+    if field is None or (is_amount and question.kind not in _AMOUNT_KINDS):
         return _find_item(question, rows)
     specific = question.focus - _GENERIC - content_tokens(" ".join(_question_labels(field)))
     if not (field.is_date or field.is_code) and specific and (item := _find_item(question, rows)):

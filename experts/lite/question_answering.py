@@ -87,6 +87,8 @@ _AGENT = re.compile(r"\b(?:by|is|was|are|were|von|par|por|is called|am)\s*(?:the
 _CLAUSE_END = re.compile(
     r"[.;!?\n\t]|,\s+(?:and|but|which|who|while)\b|\s+(?:and then|but|because|so that|before|until)\s"
 )
+_CONTINUATION = re.compile(r"(?:and|or|but|which|who|that|than|so|because|und|et|y)\b|\d+$", re.IGNORECASE)
+"""How a complement begins that answers nothing: with the next clause, or as a bare number."""
 _SHORT_LINE = 45
 _LONGEST_PASSAGE, _MOST_SPANS = 500, 20
 
@@ -383,7 +385,8 @@ def _find_relevant_part(question: Question, passage: Sentence) -> tuple[int, int
     if question.kind is AnswerKind.YES_NO:
         return passage.start, passage.start + length, False
     if complement := _find_complement(question, text, length):
-        return passage.start + complement[0], passage.start + complement[1], True
+        is_clear = not _CONTINUATION.match(text[slice(*complement)])
+        return passage.start + complement[0], passage.start + complement[1], is_clear
     return passage.start, passage.start + length, False
 
 

@@ -44,6 +44,7 @@ def answer(question: str, context: str) -> str | None:
         ("¿Cuánto hay que pagar?", "£330.60"),
         ("총액이 얼마예요?", "£330.60"),
         ("总共多少钱？", "£330.60"),
+        ("what percentage is the VAT", "20%"),
         ("What is the e-mail address?", None),
     ],
 )
@@ -84,6 +85,11 @@ def test_date_without_any_word_of_the_question_is_a_guess() -> None:
     ("question", "context", "expected"),
     [
         ("When do we meet at the hall?", "We meet at 8:40 at the hall, kick-off is at 10:30.", "8:40"),
+        ("what did they charge for labour", "Labour, 3 hours\t135.00\nAmount due\t312.00", "135.00"),
+        ("Was kostet das Mittagessen?", "Das Mittagessen kostet 4,20 Euro am Tag.", "4,20 Euro"),
+        ("Who closed the bridge?", "In March the council closed the bridge.", None),
+        ("How early should I be there?", "Please be there early and bring your insurance card.", None),
+        ("What percentage is the VAT?", "Net\t260.00\nVAT\t52.00", None),
         ("how much was the chain?", "The chain cost 34 euros and the work 20 euros.", "34 euros"),
         ("How many tables were ordered?", "Lisa ordered two chairs and Mark ordered three tables.", "three tables"),
         (
