@@ -131,7 +131,7 @@ def _of_kind(question: Question, text: str) -> list[Span]:
             spans = _join([*spans, *_matches(_CJK_NAME, text)], _LIST, text)
         case AnswerKind.WHERE:
             spans = _join([*spans, *_places(entities, text)], _PLACE_JOINT, text)
-    return sorted(set(spans))
+    return sorted(span for span in set(spans) if not _TITLES.fullmatch(text[slice(*span)]))
 
 
 def _find_room(entities: Sequence[Entity], text: str) -> list[Span]:
@@ -214,7 +214,7 @@ def _with_times(entities: Sequence[Entity], text: str) -> list[Span]:
 
 
 def _places(entities: Sequence[Entity], text: str) -> Iterator[Span]:
-    taken = [(one.start, one.end) for one in entities if one.kind in {"DATE", "TIME", "PER", "MONEY", "LOC", "ADDRESS"}]
+    taken = [(one.start, one.end) for one in entities if one.kind != "ORG"]
     for pattern in (_PLACE, _CJK_PLACE):
         yield from (match.span() for match in pattern.finditer(text) if not _overlaps(match.span(), taken))
 

@@ -73,7 +73,7 @@ _RULES = (
     _rule("EMAIL", 0.99, r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     _rule("URL", 0.99, r"(?:https?://|www\.)[^\s<>\"')]+[^\s<>\"').,;:!?]"),
     _rule("DATE", 0.98, r"\b\d{4}-\d{2}-\d{2}\b"),
-    _rule("DATE", 0.9, r"\b\d{1,2}([./-])\d{1,2}\1(?:\d{4}|\d{2})\b"),
+    _rule("DATE", 0.9, r"\b(?:0?[1-9]|[12]\d|3[01])([./-])(?:0?[1-9]|[12]\d|3[01])\1(?:\d{4}|\d{2})\b"),
     _rule("DATE", 0.98, rf"\b(?:{_WEEKDAY},?\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR}\b|\b)"),
     _rule("DATE", 0.98, rf"\b(?:{_WEEKDAY},?\s+)?{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?(?!\d)"),
     _rule("DATE", 0.95, rf"\b{_MONTH}\s+{_YEAR}\b"),
@@ -109,7 +109,7 @@ _RULES = (
     _rule("PER", 0.9, rf"\b{_TITLE}\.?[ ]+(?:[A-Z]\.[ ]*){{0,4}}(?P<entity>{_WORD}(?:[ ]+{_WORD})?)"),
     _rule("ORG", 0.85, rf"\b(?:{_WORD}|[A-Z&])(?:[ ]+(?:{_WORD}|&|and)){{0,6}}(?:,[ ]*|[ ]+){_COMPANY}"),
     _rule("ORG", 0.8, rf"\b(?:{_WORD}[ ]+)?{_OFFICE}(?:[ ]+(?:the[ ]+)?{_WORD}){{1,5}}"),
-    _rule("DATE", 0.7, rf"(?<![\w.,/-]){_YEAR}(?![\w,/-]|\.\d)"),
+    _rule("DATE", 0.7, rf"(?<![\w.,/-])(?<!No\.\s)(?<!Nr\.\s)(?<!umber\s){_YEAR}(?![\w,/-]|\.\d)"),
 )
 _FULL_NAME = re.compile(_NAME)
 _NAMES = re.compile(rf"\b(?:{_PLAIN_NAME},[ ]+)*{_PLAIN_NAME},?[ ]+and[ ]+{_PLAIN_NAME}")

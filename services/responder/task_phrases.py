@@ -85,6 +85,7 @@ _ASKED_KINDS = {
         ("phone numbers", r"(?:tele)?phone numbers?", "phone"),
         ("e-mail addresses", r"e-?mail addresses|e-?mails", "email"),
         ("dates", r"dates?", "date"),
+        ("organisations", r"compan(?:y|ies)|organi[sz]ations?", "org"),
         ("places", r"places?|cities|countries|locations?", "loc gpe address"),
     )
 }

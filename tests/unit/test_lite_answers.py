@@ -87,6 +87,7 @@ def test_date_without_any_word_of_the_question_is_a_guess() -> None:
         ("When do we meet at the hall?", "We meet at 8:40 at the hall, kick-off is at 10:30.", "8:40"),
         ("what did they charge for labour", "Labour, 3 hours\t135.00\nAmount due\t312.00", "135.00"),
         ("Was kostet das Mittagessen?", "Das Mittagessen kostet 4,20 Euro am Tag.", "4,20 Euro"),
+        ("Where is the job?", "Write to Ms. Marsh about the job at jobs@bluebell.example.", None),
         ("Who closed the bridge?", "In March the council closed the bridge.", None),
         ("How early should I be there?", "Please be there early and bring your insurance card.", None),
         ("What percentage is the VAT?", "Net\t260.00\nVAT\t52.00", None),

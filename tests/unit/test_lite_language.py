@@ -133,6 +133,12 @@ def test_language_label_has_name_and_tag(text: str, label: str) -> None:
 # ---------------------------------------------------------------- entities
 
 
+def test_numbers_of_bills_and_accounts_are_no_dates() -> None:
+    text = {"text": "Invoice No. 2087 of 12.03.2025, sort code 20-45-88"}
+    entities = run_lite_task("token-classification", "lite/entity-rules", text)["entities"]
+    assert [one["text"] for one in entities if one["entity"] == "DATE"] == ["12.03.2025"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
