@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
 from experts.lite.answer_spans import Span, find_spans
@@ -299,6 +300,7 @@ def _support(question: Question, text: str, span: Span, spans: Sequence[Span]) -
     return 1.0 if is_best and not is_about_later else _DOUBTFUL_SUPPORT
 
 
+@lru_cache(maxsize=64)
 def _clause_tokens(text: str, span: Span) -> frozenset[str]:
     """Returns the content words around a span, up to the next commas or conjunctions."""
     breaks = list(_CLAUSE_BREAK.finditer(text))

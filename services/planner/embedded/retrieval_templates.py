@@ -14,7 +14,7 @@ _ASKED = r"(?:question|query|q|human|user|frage|pregunta|질문|问题)"
 _ANSWER = r"(?:answer|a|assistant|response|reply|antwort|réponse|respuesta|답변|답|回答|答案)"
 _BEFORE_LABEL = r"(?:(?<=[.!?\"”'’。])[ \t]|^)(?:(?!\[)[\W_]){0,8}"
 """What precedes a label: marks of headings, at the start of a line or behind a sentence."""
-_ADJECTIVES = r"(?:[a-z-]+ ){0,2}"
+_ADJECTIVES = r"(?:[a-z-]{1,20} ){0,2}"
 """What may begin a label, such as "follow-up question"."""
 
 _FLAGS = re.IGNORECASE | re.DOTALL | re.MULTILINE
@@ -43,6 +43,9 @@ _ANNOUNCED = re.compile(rf"\A[^\n]*\b{_PASSAGE}\b[^\n]*\n(?P<context>.{{20,}})\Z
 """Passages behind a first line that speaks of them; only before a question that is marked as one."""
 _MARKS = re.compile(rf"</?[a-z][^<>\n]*>|\[/?(?:END )?{_PASSAGE} ?\d*\]:?|^[ \t]*[-=#*`]{{3,}}[ \t]*$", _FLAGS)
 """What separates passages."""
+_BLANK = re.compile(r"\n\s*\n")
+_LONGEST_TAIL = 300
+"""Characters at the end of a prompt that a question without a label and the label of the answer are in."""
 _LONGEST = 20_000
 """Characters of a prompt that are searched."""
 
@@ -52,9 +55,11 @@ def unwrap(request: Request) -> Request:
     text = request.text
     if request.inputs or len(text) > _LONGEST:
         return request
-    prompt = _ANSWER_LABEL.sub("", text)
+    prompt = _BLANK.sub("\n\n", text.strip())
+    tail = max(0, len(prompt) - _LONGEST_TAIL)
+    prompt = prompt[:tail] + _ANSWER_LABEL.sub("", prompt[tail:])
     for pattern, templates in _SIGNS:
-        for found in list(pattern.finditer(prompt))[-1:]:
+        for found in list(pattern.finditer(prompt, tail if pattern is _LAST_QUESTION else 0))[-1:]:
             before, after = prompt[: found.start("start")].rstrip(), prompt[found.end() :]
             contexts = (_plain(match["context"]) for part in (before, after) for match in _matches(templates, part))
             if context := next(filter(None, contexts), ""):
