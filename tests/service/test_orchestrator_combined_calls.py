@@ -19,7 +19,7 @@ from protos.hugginggpt.v1.run_pb2 import TaskResult
 from services.common import call_context
 from services.common.errors import InvalidRequest, ServiceError, Unavailable, Unimplemented, to_failure
 from services.orchestrator.experts.client import ExpertClient
-from services.orchestrator.experts.combined_calls import MOST_ITEMS
+from services.orchestrator.experts.combined_calls import MAX_ITEMS
 from tests.fakes import FakeExpert, card
 from tests.support.expert_calls import SPEC, SimulatedRun, TaskOutcome, candidate, open_client
 
@@ -120,8 +120,8 @@ async def test_call_names_no_run_of_its_items() -> None:
 async def test_shared_call_has_a_limited_number_of_items() -> None:
     expert = BatchingExpert()
     async with expert.serving() as address, open_client() as client:
-        await infer_all(caller_of(client, address), [str(number) for number in range(3 * MOST_ITEMS)])
-    assert [len(batch.items) for batch in expert.batches] == [MOST_ITEMS] * 3
+        await infer_all(caller_of(client, address), [str(number) for number in range(3 * MAX_ITEMS)])
+    assert [len(batch.items) for batch in expert.batches] == [MAX_ITEMS] * 3
 
 
 async def test_items_of_a_model_that_takes_longer_share_smaller_calls() -> None:
@@ -181,7 +181,7 @@ async def test_call_is_made_alone(expert: BatchingExpert, priority: int) -> None
 
 
 async def test_call_is_made_alone_if_shared_calls_do_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.orchestrator.experts.combined_calls.LONGEST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("services.orchestrator.experts.combined_calls.MAX_WAIT_SECONDS", 0.01)
     expert = BatchingExpert(milliseconds=50)
     expert.hold = asyncio.Event()
     async with expert.serving() as address, open_client() as client:

@@ -36,29 +36,29 @@ from services.common.errors import (
 from services.orchestrator.experts.channel_pool import ChannelPool
 from services.orchestrator.experts.load_balancer import Trailer
 
-MOST_ITEMS = 32
+MAX_ITEMS = 32
 """Limit of items in one call."""
 
 CALL_SECONDS = 0.1
 """Predicted time of the largest call: results come no later, and a failed call repeats no more work."""
 
 CALLS_AT_ONCE = 2
-"""Combined calls of one kind in flight: the expert runs one while the results of the other are recorded. Calls that
+"""Combined calls with one key in flight: the expert runs one while the results of the other are recorded. Calls that
 come meanwhile form the next."""
 
-LONGEST_WAIT_SECONDS = 1.0
+MAX_WAIT_SECONDS = 1.0
 """A call that has waited this long for others to return is made alone."""
 
-APART_SECONDS = 600.0
+EXCLUDED_SECONDS = 600.0
 """How long the calls of a model are not combined after a combined call has failed for a reason of its own."""
 
-_NEWEST = 0.3
+_LAST_WEIGHT = 0.3
 """Weight of the last call in the mean time of an item."""
 
 Answer = tuple[InferResponse, Trailer]
 
 
-class _Kind(NamedTuple):
+class _CallKey(NamedTuple):
     """What the items of one call share."""
 
     address: str
@@ -71,19 +71,19 @@ class _Kind(NamedTuple):
 
 
 @dataclass
-class _Pace:
+class _ItemTime:
     """Time that a model takes for an item, as far as known."""
 
     seconds: float = 0.0
-    apart_until: float = 0.0
+    excluded_until: float = 0.0
     """Until then its calls are not combined, in monotonic seconds."""
 
     @property
     def size(self) -> int:
         """Number of items that one call may have."""
-        if not self.seconds or time.monotonic() < self.apart_until:
+        if not self.seconds or time.monotonic() < self.excluded_until:
             return 1
-        return min(MOST_ITEMS, int(CALL_SECONDS / self.seconds))
+        return min(MAX_ITEMS, int(CALL_SECONDS / self.seconds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +97,14 @@ class _Waiting:
 
 @dataclass
 class _Queue:
-    """Calls of one kind."""
+    """Calls with one key."""
 
     waiting: list[_Waiting] = field(default_factory=list)
     in_flight: int = 0
     """Combined calls."""
-    due: asyncio.Handle | None = None
+    sending: asyncio.Handle | None = None
     """Sends the waiting calls."""
-    overdue: asyncio.TimerHandle | None = None
+    releasing: asyncio.TimerHandle | None = None
     """Lets the waiting calls be made alone."""
 
 
@@ -118,8 +118,8 @@ class CallCombiner:
 
     def __init__(self, channels: ChannelPool, call_seconds: float) -> None:
         self._channels, self._call_seconds = channels, call_seconds
-        self._paces: dict[tuple[str, str], _Pace] = {}
-        self._queues: dict[_Kind, _Queue] = {}
+        self._item_times: dict[tuple[str, str], _ItemTime] = {}
+        self._queues: dict[_CallKey, _Queue] = {}
         self._calls: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -129,19 +129,21 @@ class CallCombiner:
 
     def forget_unused(self, addresses: Collection[str]) -> None:
         """Drops what is known of models at addresses that are not in `addresses`."""
-        self._paces = {key: pace for key, pace in self._paces.items() if key[0] in addresses}
+        self._item_times = {key: known for key, known in self._item_times.items() if key[0] in addresses}
 
     def observe(self, address: str, model: str, usage: Usage, items: int = 1) -> None:
         """Learns from the usage of an ended call; calls that use tokens stay alone: these cannot be divided."""
-        pace = self._pace(address, model)
+        item_time = self._item_time(address, model)
         if usage.input_tokens or usage.output_tokens:
-            pace.apart_until = time.monotonic() + APART_SECONDS
+            item_time.excluded_until = time.monotonic() + EXCLUDED_SECONDS
         if seconds := usage.busy.ToNanoseconds() / 1e9 / items:
-            pace.seconds = seconds if not pace.seconds else (1 - _NEWEST) * pace.seconds + _NEWEST * seconds
+            item_time.seconds = (
+                seconds if not item_time.seconds else (1 - _LAST_WEIGHT) * item_time.seconds + _LAST_WEIGHT * seconds
+            )
 
     def combines(self, address: str, model: str) -> bool:
         """Whether calls of a model at an address are combined now."""
-        return self._pace(address, model).size > 1
+        return self._item_time(address, model).size > 1
 
     async def call(self, address: str, request: InferRequest) -> Answer | None:
         """The answer to a call, made together with others; None if it must be made alone.
@@ -149,77 +151,79 @@ class CallCombiner:
         Raises:
             ServiceError: the item, or the call as a whole, failed.
         """
-        kind = _Kind(address, request.task, request.model, request.revision, request.parameters_json, _shared_caller())
-        queue = self._queues.setdefault(kind, _Queue())
+        key = _CallKey(
+            address, request.task, request.model, request.revision, request.parameters_json, _shared_caller()
+        )
+        queue = self._queues.setdefault(key, _Queue())
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         item = InferBatchItem(inputs=request.inputs, lists=request.lists)
         queue.waiting.append(_Waiting(item, answer, contextvars.copy_context()))
-        self._schedule(kind, queue)
+        self._schedule(key, queue)
         return await answer
 
-    def _schedule(self, kind: _Kind, queue: _Queue) -> None:
+    def _schedule(self, key: _CallKey, queue: _Queue) -> None:
         """Sends waiting calls once all that come in this round of the event loop have come."""
-        if not queue.due:
-            queue.due = asyncio.get_running_loop().call_soon(self._send_waiting, kind, queue)
+        if not queue.sending:
+            queue.sending = asyncio.get_running_loop().call_soon(self._send_waiting, key, queue)
 
-    def _send_waiting(self, kind: _Kind, queue: _Queue) -> None:
-        queue.due = None
+    def _send_waiting(self, key: _CallKey, queue: _Queue) -> None:
+        queue.sending = None
         queue.waiting = [each for each in queue.waiting if not each.answer.done()]  # without those cancelled
-        size = self._pace(kind.address, kind.model).size
+        size = self._item_time(key.address, key.model).size
         while queue.waiting and queue.in_flight < CALLS_AT_ONCE:
             group, queue.waiting = queue.waiting[:size], queue.waiting[size:]
-            self._send(kind, queue, group)
-        if queue.overdue and not queue.waiting:
-            queue.overdue.cancel()
-            queue.overdue = None
-        elif queue.waiting and not queue.overdue:
-            queue.overdue = asyncio.get_running_loop().call_later(LONGEST_WAIT_SECONDS, self._release, queue)
+            self._send(key, queue, group)
+        if queue.releasing and not queue.waiting:
+            queue.releasing.cancel()
+            queue.releasing = None
+        elif queue.waiting and not queue.releasing:
+            queue.releasing = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, self._release, queue)
         if not queue.waiting and not queue.in_flight:
-            self._queues.pop(kind, None)
+            self._queues.pop(key, None)
 
     def _release(self, queue: _Queue) -> None:
         """Lets the waiting calls be made alone, because those in flight do not return."""
-        queue.overdue = None
+        queue.releasing = None
         waiting, queue.waiting = queue.waiting, []
-        _make_alone(waiting)
+        _return_to_callers(waiting)
 
-    def _send(self, kind: _Kind, queue: _Queue, group: Sequence[_Waiting]) -> None:
+    def _send(self, key: _CallKey, queue: _Queue, group: Sequence[_Waiting]) -> None:
         queue.in_flight += 1
-        call = asyncio.create_task(self._call(kind, group), name="combined call", context=group[0].context)
+        call = asyncio.create_task(self._call(key, group), name="combined call", context=group[0].context)
         self._calls.add(call)
-        call.add_done_callback(partial(self._ended, kind, queue))
+        call.add_done_callback(partial(self._ended, key, queue))
         for each in group:
             each.answer.add_done_callback(partial(_cancel_unused, call, group))
 
-    def _ended(self, kind: _Kind, queue: _Queue, call: "asyncio.Task[None]") -> None:
+    def _ended(self, key: _CallKey, queue: _Queue, call: "asyncio.Task[None]") -> None:
         self._calls.discard(call)
         queue.in_flight -= 1
-        self._schedule(kind, queue)
+        self._schedule(key, queue)
 
-    async def _call(self, kind: _Kind, group: Sequence[_Waiting]) -> None:
+    async def _call(self, key: _CallKey, group: Sequence[_Waiting]) -> None:
         """Makes one call, and gives each item its answer."""
         request = InferBatchRequest(
-            task=kind.task,
-            model=kind.model,
-            revision=kind.revision,
-            parameters_json=kind.parameters,
+            task=key.task,
+            model=key.model,
+            revision=key.revision,
+            parameters_json=key.parameters,
             items=[each.item for each in group],
         )
-        channel = self._channels.acquire(kind.address)
-        metadata = ((call_context.METADATA_KEY, kind.caller),)
+        channel = self._channels.acquire(key.address)
+        metadata = ((call_context.METADATA_KEY, key.caller),)
         try:
             call = channel.expert.InferBatch(request, timeout=self._call_seconds, metadata=metadata)
-            self._answer(kind, group, await call, await call.trailing_metadata())
+            self._answer(key, group, await call, await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
             channel.is_broken = channel.is_broken or error.code() is grpc.StatusCode.UNAVAILABLE
-            self._fail(kind, group, error)
+            self._fail(key, group, error)
         finally:
-            _make_alone(group)  # has no effect on those that are answered
+            _return_to_callers(group)  # has no effect on those that are answered
             await self._channels.release(channel)
 
-    def _answer(self, kind: _Kind, group: Sequence[_Waiting], reply: InferBatchResponse, trailer: Trailer) -> None:
+    def _answer(self, key: _CallKey, group: Sequence[_Waiting], reply: InferBatchResponse, trailer: Trailer) -> None:
         count, last = len(group), group[-1]
-        self.observe(kind.address, kind.model, reply.usage, count)
+        self.observe(key.address, key.model, reply.usage, count)
         if len(reply.results) != count:
             message = f"the expert answered {len(reply.results)} of {count} items"
             for each in group:
@@ -235,16 +239,16 @@ class CallCombiner:
                 answer = InferResponse(outputs=result.outputs, revision=reply.revision, usage=usage)
                 each.answer.set_result((answer, trailer if each is last else ()))
 
-    def _fail(self, kind: _Kind, group: Sequence[_Waiting], error: grpc.aio.AioRpcError) -> None:
+    def _fail(self, key: _CallKey, group: Sequence[_Waiting], error: grpc.aio.AioRpcError) -> None:
         """Fails the items of a call that may be repeated; after another error each item is called alone."""
         if recovery_action(from_rpc(error)) is RecoveryAction.RETRY:
             for each in group:
                 _fail(each, from_rpc(error))
         else:
-            self._pace(kind.address, kind.model).apart_until = time.monotonic() + APART_SECONDS
+            self._item_time(key.address, key.model).excluded_until = time.monotonic() + EXCLUDED_SECONDS
 
-    def _pace(self, address: str, model: str) -> _Pace:
-        return self._paces.setdefault((address, model), _Pace())
+    def _item_time(self, address: str, model: str) -> _ItemTime:
+        return self._item_times.setdefault((address, model), _ItemTime())
 
 
 def _shared_caller() -> bytes:
@@ -268,7 +272,8 @@ def _fail(waiting: _Waiting, error: ServiceError) -> None:
         waiting.answer.set_exception(error)
 
 
-def _make_alone(group: Sequence[_Waiting]) -> None:
+def _return_to_callers(group: Sequence[_Waiting]) -> None:
+    """Lets the callers of unanswered calls make them alone."""
     for each in group:
         if not each.answer.done():
             each.answer.set_result(None)
