@@ -24,6 +24,7 @@ PAGE = (K8S / "README.md").read_text(encoding="utf-8")
 POLICIES = (K8S / "base" / "README.md").read_text(encoding="utf-8")
 SPLIT = (K8S / "components" / "keda" / "README.md").read_text(encoding="utf-8")
 BULK = (K8S / "components" / "bulk" / "README.md").read_text(encoding="utf-8")
+OBSERVABILITY = (K8S / "components" / "observability" / "README.md").read_text(encoding="utf-8")
 WEIGHTS = (K8S / "components" / "model-prefetch" / "README.md").read_text(encoding="utf-8")
 MAKEFILES = (K8S.parent / "Makefile", K8S.parent / "docker" / "images.mk")
 MAX_PAGE_LINES, MAX_OVERLAY_LINES, MAX_EXPERT_LINES, MAX_COMMANDS, MAX_BULK_COMMANDS = 350, 25, 20, 8, 4
@@ -170,6 +171,19 @@ def test_example_gives_each_deployment_its_models(split: Manifests) -> None:
     assert allowed == {
         "expert-vision": "google/vit-base-patch16-224",
         "expert-vision-detection": "PekingU/rtdetr_r18vd_coco_o365",
+    }
+
+
+@pytest.mark.needs("kubectl")
+def test_example_of_absolute_runbook_links_applies_to_every_alert(copy: Path) -> None:
+    example = re.search(r"^ *```yaml\n(.*?)^ *```", OBSERVABILITY, re.DOTALL | re.MULTILINE)
+    assert example
+    overlay = f"{BASE}components: [../../components/prometheus]\n{dedent(example[1])}"
+    (rules,) = render_in(copy / "overlays" / "runbooks", overlay).of_kind("PrometheusRule")
+    alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
+    page = "https://git.example.org/hugginggpt/blob/v0.1.0/k8s/components/observability/README.md"
+    assert {each["annotations"]["runbook_url"] for each in alerts} == {
+        f"{page}#{each['alert'].lower()}" for each in alerts
     }
 
 
