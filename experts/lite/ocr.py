@@ -51,6 +51,11 @@ class TextRecognizer:
     def memory_bytes(self) -> int:
         return self._pool.resident_bytes
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether its worker processes have ended with the host."""
+        return self._pool.is_closed
+
     def recognize(self, picture: "Image", file: str) -> tuple[Line, ...]:
         """Returns the text lines of the picture, in no particular order.
 
@@ -201,7 +206,7 @@ def _measure_slope(quad: Any) -> float:
 # ------------------------------------------------------- in the expert
 
 
-text_recognizer = SharedEngine(TextRecognizer)
+text_recognizer = SharedEngine(TextRecognizer, is_closed=lambda engine: engine.is_closed)
 
 
 @dataclass(frozen=True)

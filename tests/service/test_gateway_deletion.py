@@ -1,6 +1,6 @@
 """Deleted objects are unreadable, and other tenants learn nothing from deletion."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,15 @@ import httpx
 import obstore
 import pytest
 
+from services.common.artifacts.upload import write_files
 from services.orchestrator.__main__ import orchestrator as serve_orchestrator
 from services.orchestrator.settings import Settings
 from tests.support.api_keys import KeyedGateway, bearer, start_keyed_gateway
 from tests.support.gateway import GatewayUnderTest, start_gateway
 from tests.support.orchestrator import END, ScriptedPeers, task
 
-READS = ("head_async", "get_async", "put_async", "get_range_async")
+ACCESSES = ("head_async", "get_async", "put_async", "get_range_async")
+"""Functions of obstore; small artifacts in a folder are read and written without it."""
 
 
 @pytest.fixture
@@ -81,8 +83,11 @@ async def test_existence_of_other_tenants_artifacts_is_hidden(
         dict[bytes, list[Any]](),
         list[tuple[str, str]](),
     )
-    for name in READS:
+    for name in ACCESSES:
         monkeypatch.setattr(obstore, name, _noting(getattr(obstore, name), name, looked))
+    monkeypatch.setattr(Path, "read_bytes", _noting_reads(Path.read_bytes, looked))
+    noted = _noting_writes(write_files, looked)
+    monkeypatch.setattr("services.common.artifacts.store.write_files", noted)
     for content in (b"known", b"other"):
         digest = sha256(content).hexdigest()
         looked.clear()
@@ -106,6 +111,22 @@ async def test_existence_of_other_tenants_artifacts_is_hidden(
 async def sent(gateway: GatewayUnderTest, headers: dict[str, str], content: bytes) -> httpx.Response:
     files = {"file": ("x.txt", content)}
     return await gateway.http.post("/v1/files", files=files, data={"purpose": "user_data"}, headers=headers)
+
+
+def _noting_reads(done: Callable[[Path], bytes], looked: list[tuple[str, str]]) -> Callable[[Path], bytes]:
+    def noted(path: Path) -> bytes:
+        looked.append(("read", "/".join(path.parts[-2:])))
+        return done(path)
+
+    return noted
+
+
+def _noting_writes(done: Callable[..., None], looked: list[tuple[str, str]]) -> Callable[..., None]:
+    def noted(folder: Path, contents: Mapping[str, bytes]) -> None:
+        looked.extend(("write", key) for key in contents)
+        done(folder, contents)
+
+    return noted
 
 
 def _noting(done: Any, name: str, looked: list[tuple[str, str]]) -> Any:

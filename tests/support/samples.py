@@ -1,6 +1,7 @@
 """Sample inputs of tests/data, and calls of models without a server."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -8,6 +9,7 @@ from typing import Any, cast
 from experts.host.conversion import convert_outputs, output_ports
 from experts.host.handler import Handler, Inputs, Media, Outputs
 from experts.host.input_validation import ParameterReader
+from experts.host.isolation import Configuration, running
 from experts.lite.tasks import TASKS
 from protos.hugginggpt.tasks import standard_tasks
 
@@ -39,8 +41,17 @@ def sample(name: str) -> Media:
 
 
 @cache
+def _worker_processes() -> ExitStack:
+    """Uses worker processes until the tests end; otherwise the engines of cached models would end with any host."""
+    stack = ExitStack()
+    stack.enter_context(running(Configuration(), ahead=False))
+    return stack
+
+
+@cache
 def load_lite_model(task: str, model_id: str) -> Handler:
     """Loads a model of the lite expert, once for all tests."""
+    _worker_processes()
     return cast("Handler", TASKS[task](model_id, "cpu"))
 
 

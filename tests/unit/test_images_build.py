@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 def build_commands(*settings: str, target: str = "images") -> str:
     """The commands that make would run to build images, or for another target."""
-    command = [str(shutil.which("make")), "--dry-run", target, "ENGINE=docker", *settings]
+    command = [str(shutil.which("make")), "--dry-run", "--no-print-directory", target, "ENGINE=docker", *settings]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout
 
 

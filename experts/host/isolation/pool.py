@@ -66,6 +66,11 @@ class Pool:
             return tuple(worker.pid for worker in self._workers)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it takes no more calls."""
+        return self._closed
+
+    @property
     def running(self) -> int:
         """Calls that have a worker."""
         return len(self._running)

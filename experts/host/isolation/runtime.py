@@ -84,6 +84,7 @@ class _Runtime:
             pools = [pool for pool in (self.decoders, *self.engines) if pool]
             server, self.server, self.decoders = self.server, None, None
             self.engines.clear()
+            self.configuration = Configuration()
         for pool in pools:
             pool.close()
         if server:
