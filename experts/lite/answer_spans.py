@@ -29,6 +29,12 @@ _TIME_UNIT, _UNIT = join_patterns(_PATTERNS["time_unit"]), join_patterns(_PATTER
 _CJK_TIME_UNIT = r"(?:시간|분|일|주일?|개월|달|년|个?小时|分钟|天|周|个?月|年)(?:간|동안)?"
 _CJK_UNIT = r"(?:公斤|千克|克|公里|米|厘米|升|毫升|度|岁|킬로그램|킬로미터|미터|리터|살|세)"
 _DURATIONS = re.compile(rf"(?<![\w.,])(?:{_NUMBER}[ -]?(?:{_TIME_UNIT})\b|\d+\s?{_CJK_TIME_UNIT})", re.IGNORECASE)
+_ASKED_UNIT = re.compile(r"\bhow many (year|month|week|day|hour|minute|second)s\b", re.IGNORECASE)
+_ONE = re.compile(r"(?:an?|one)\s", re.IGNORECASE)
+_RATE_BEFORE = re.compile(
+    r"(?:\d|[€$£]|\b(?:hours?|minutes?|days?|euros?|pounds?|dollars?|times|once|twice))\s*$", re.IGNORECASE
+)
+"""What a unit such as "a week" makes a rate."""
 _MEASURES = re.compile(rf"(?<![\w.,])(?:{_NUMBER}[ -]?(?:{_UNIT})(?!\w)|\d+(?:\.\d+)?\s?{_CJK_UNIT})", re.IGNORECASE)
 _COUNTS = re.compile(rf"(?<![\w.,:/-])(?:{_NUMBER})(?![\w:/-]|[.,]\d)", re.IGNORECASE)
 _CJK_COUNTS = re.compile(
@@ -109,7 +115,7 @@ def _nouns(question: str) -> Iterator[str]:
 
 def _of_kind(question: Question, text: str) -> list[Span]:
     if question.kind is AnswerKind.DURATION:
-        return _matches(_DURATIONS, text)
+        return _durations(question, text)
     if question.kind is AnswerKind.MEASURE:
         return _measures(question, text)
     if question.kind is AnswerKind.COUNT:
@@ -136,6 +142,17 @@ def _of_kind(question: Question, text: str) -> list[Span]:
 
 def _find_room(entities: Sequence[Entity], text: str) -> list[Span]:
     return list(_places(entities, text))
+
+
+def _durations(question: Question, text: str) -> list[Span]:
+    """Returns durations in the unit that the question names, without those that belong to a rate: "4 hours a week"."""
+    unit = _ASKED_UNIT.search(question.text)
+    return [
+        match.span()
+        for match in _DURATIONS.finditer(text)
+        if (unit is None or unit[1].lower() in match[0].lower())
+        and not (_ONE.match(match[0]) and _RATE_BEFORE.search(text[: match.start()]))
+    ]
 
 
 def _measures(question: Question, text: str) -> list[Span]:

@@ -8,12 +8,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
 from experts.lite.answer_spans import Span, find_spans
 from experts.lite.bill_fields import find_bill_field, find_extreme
+from experts.lite.qualifiers import lacks_qualifier
 from experts.lite.question_types import (
     FIXED_FORMAT_KINDS,
     AnswerKind,
@@ -37,7 +38,7 @@ _LABEL_SHARE = 0.3
 _LABEL_WORDS = re.compile(r"[^\W_]+")
 _SHORT_TEXT_WORDS = 60
 _LONE_SPAN_SCORE, _LONE_FIXED_SCORE, _GUESS_SCORE = 0.35, 0.6, 0.25
-_AMBIGUITY_FACTOR = 0.55
+_AMBIGUITY_FACTOR = _UNQUALIFIED_FACTOR = 0.55
 _RIVAL_SHARE = 0.9
 """Share of the best coverage from which a span of another passage makes an answer ambiguous."""
 _DOUBTFUL_SUPPORT = 0.44
@@ -66,7 +67,7 @@ _CLAUSE_KINDS = _AMOUNT_KINDS | {
 }  # fmt: skip
 """Kinds whose spans belong to the clause that they are in."""
 _CONJUNCTION = re.compile(r"\s(?:and|but|while|und|aber|et|mais|y|pero)\s", re.IGNORECASE)
-_CLAUSE_BREAK = re.compile(r"[,;:]\s|\s(?:and|but|while|und|aber|et|mais|y|pero)\s")
+_CLAUSE_BREAK = re.compile(r"[,;:]\s|[，；：]|\s(?:and|but|while|und|aber|et|mais|y|pero)\s")
 _LONE_KINDS = frozenset(
     {AnswerKind.WHERE, AnswerKind.DATE, AnswerKind.TIME, AnswerKind.MONEY, AnswerKind.ADDRESS, AnswerKind.PERCENT}
 )
@@ -118,6 +119,19 @@ def describe_no_answer(question: str, file: str = "") -> str:
 def find_answer(question: str, context: str) -> Answer | None:
     """Returns the best span; None without enough evidence."""
     parsed = Question.parse(question)
+    answer = _find_best(parsed, context)
+    if answer is None or not _lacks_qualifier(parsed, answer, context):
+        return answer
+    return replace(answer, score=round(answer.score * _UNQUALIFIED_FACTOR, 4))
+
+
+def _lacks_qualifier(question: Question, answer: Answer, context: str) -> bool:
+    passages = (one for one in split_passages(context) if one.start <= answer.start < one.end)
+    passage = next(passages, Sentence(context, 0, len(context)))
+    return lacks_qualifier(question, passage.text, answer.start - passage.start, answer.end - passage.start)
+
+
+def _find_best(parsed: Question, context: str) -> Answer | None:
     if parsed.kind is AnswerKind.EXTREME:
         return _span_answer(find_extreme(parsed, context), context)
     field, passage = _span_answer(find_bill_field(parsed, context), context), None
