@@ -39,7 +39,7 @@ _WRITINGS = (
 )
 _ORDINAL = re.compile(
     rf"\b({'|'.join(_ORDINALS)})\s+(?:\w+\s+)?(?:{_THINGS}|{_WRITINGS})\b"
-    rf"|\bthe\s+({'|'.join(_ORDINALS)})(?=\s*$|\s*[.,;!?]|\s+(?:and|then|by|to|in|into|aloud|out)\b)"
+    rf"|\bthe\s+({'|'.join(_ORDINALS)})(?=\s*$|\s*[.,;!?]|\s+(?:and|then|by|to|in|into|as|aloud|out)\b)"
     rf"|\b{_THINGS}\s+(\d)\b"
 )
 _OTHER_VERSION = re.compile(r"\b(?:an?|another|one)\s+(?:[\w-]+\s+){0,2}(?:version|copy)\b")
@@ -55,6 +55,12 @@ EVERY = re.compile(
 _FILES = re.compile(r"files?|attachments?|inputs?|uploads?|things?|ones")
 _SINGULAR = re.compile(r"\b(?:it|its|this|that)\b")
 _WORD = re.compile(r"[a-z]{3,}")
+
+
+_IMPROVING = frozenset(("audio-to-audio", "image-to-image"))
+"""Tasks whose result, rather than what was sent, is then converted; of a recording also what else is done with it."""
+
+CONVERTING = frozenset(("image-conversion", "audio-conversion"))
 
 
 class Media:
@@ -125,7 +131,7 @@ class Media:
         points = clause.says(PRONOUN) or spec is None or modifies(spec)
         if modality not in clause.named and points:
             return made
-        improved = modality is Modality.AUDIO and made.producer == "audio-to-audio"
+        improved = made.producer in _IMPROVING and (modality is Modality.AUDIO or (spec and spec.name in CONVERTING))
         return made if improved or (clause.sequel and not looks_into) else None
 
     def named(self, clause: Clause, modality: Modality) -> Stream | None:

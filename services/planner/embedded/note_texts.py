@@ -66,6 +66,17 @@ def counted_each(words: str) -> Note:
     return _unmapped(f"“{words}” asks for a sum, and tasks count in each file: add the numbers up.", words)
 
 
+def compared(words: str) -> Note:
+    """One of several files is meant by a comparison, and the tasks take all."""
+    return _unmapped(f"“{words}” picks one by a comparison, and tasks do not compare: name the file.", words)
+
+
+def converted_only(words: str) -> Note:
+    """More than a format is wanted of a conversion."""
+    remedy = "ask for the other change first, then for the format"
+    return _unmapped(f"“{words}” asks for more than a format, and a conversion changes nothing else: {remedy}.", words)
+
+
 def which_language(clause: Clause) -> Note:
     """It is unclear which of several texts is in which language."""
     remedy = "name the language right after each quoted text"

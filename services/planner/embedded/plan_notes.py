@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from services.planner.embedded import note_texts
+from services.planner.embedded.limits import limit_notes, several
 from services.planner.embedded.patterns import lexicon
-from services.planner.embedded.plan_builder import PlanBuilder
+from services.planner.embedded.plan_builder import LONGEST_SOURCE, PlanBuilder
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.rules import RuleReading
 from services.planner.embedded.vocabulary import common_words
@@ -53,6 +54,7 @@ def _notes(plan: PlanBuilder, rules: RuleReading, *, is_guess: bool) -> list[Not
     planned |= {note.span for note in plan.notes}
     used = [name for resource in rules.resources if plan.media.uses(resource) for name in resource.names]
     notes = [*plan.notes, *(note for note in of_rules if _applies(note, planned, used))]
+    notes += _on_limits(plan, rules)
     notes += _on_unused(plan, rules, notes)
     return list(dict.fromkeys(notes))
 
@@ -61,6 +63,14 @@ def _applies(note: Note, planned: Collection[str], used: Collection[str]) -> boo
     """Whether a note of the rules is about words and files that the plan does not use."""
     about_used = note.span in planned or any(name in note.text for name in used)
     return note.kind is not NoteKind.CHAT and not about_used
+
+
+def _on_limits(plan: PlanBuilder, rules: RuleReading) -> Iterator[Note]:
+    """Notes on what the tasks leave out of the words that they come from."""
+    masked = {clause.words[:LONGEST_SOURCE]: clause.masked for clause in rules.clauses}
+    whole = rules.wording.text.strip()[:LONGEST_SOURCE], rules.wording.masked
+    has_several = several(rules.resources, rules.wording)
+    return limit_notes(plan.tasks, dict([whole]) | masked, rules.resources, has_several=has_several)
 
 
 def _without_tasks(rules: RuleReading) -> Note:

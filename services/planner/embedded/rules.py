@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from services.planner.embedded import note_texts
 from services.planner.embedded.clauses import Clause, Reader, pieces, sentences
 from services.planner.embedded.conditions import condition
+from services.planner.embedded.limits import several
 from services.planner.embedded.patterns import CERTAIN, LIKELY, WEAK, Lexicon, Match, lexicon
 from services.planner.embedded.payloads import with_pasted
 from services.planner.embedded.plan_builder import PlanBuilder
@@ -25,28 +26,6 @@ SEVERAL = "several"
 """Aspect of words that call for a task only if there are several files or texts."""
 
 _DETECTING = frozenset(("object-detection", "zero-shot-object-detection"))
-_WHOLE = frozenset(
-    (
-        "summarization",
-        "image-to-text",
-        "text-to-speech",
-        "automatic-speech-recognition",
-        "text-classification",
-        "token-classification",
-        "text-statistics",
-        "translation",
-    )
-)
-"""Tasks that take all of a text, recording or document."""
-_PART = re.compile(
-    r"\b(?:first|second|third|fourth|last|next)\s+(?:\w+\s+)?"
-    r"(?:pages?|paragraphs?|sections?|chapters?|sentences?|lines?|half|minutes?|seconds?)\b"
-    r"|\b(?:page|paragraph|section|chapter|line)s?\s+\d+\b"
-)
-_COUNTING = frozenset(
-    ("object-detection", "text-statistics", "page-count", "question-answering", "document-question-answering")
-)
-_IN_TOTAL = re.compile(r"\b(?:in\s+(?:total|all|sum)|altogether|all\s+together|combined|overall)\b")
 _DONE_TO_RESULT = re.compile(
     r"\W*(?!(?:show|give|send|return|print|display|tell|see|have|get|save|want|need|use|provide|present|include|take)\b)"
     r"[a-z]+\s+(?:(?:me|us)\s+)?(?:the|this|that|its)\b"
@@ -275,8 +254,7 @@ class _RuleReader:
     @property
     def _several(self) -> bool:
         """Whether there are several files or texts, so that they can be compared or added up."""
-        contents = [payload for payload in self._wording.payloads if not payload.asks]
-        return sum(not one.age for one in self._resources) + len(contents) > 1
+        return several(self._resources, self._wording)
 
     @property
     def _only_pdfs(self) -> bool:
@@ -301,19 +279,10 @@ class _RuleReader:
         else:
             stretches = unsupported_orders(clause, self._lexicon)
             self._builder.notes += [note_texts.beyond_tasks(self._excerpt(*stretch)) for stretch in stretches]
-            if self._is_about_part(clause, steps):
-                self._builder.notes.append(note_texts.whole_only(clause.words))
-            if self._several and clause.says(_IN_TOTAL) and any(step.spec.name in _COUNTING for step in steps):
-                self._builder.notes.append(note_texts.counted_each(clause.words))
         for step in steps:
             self._steps.append(step)
             self._builder.add(step)
             self._confidence.append(self._certainty(clause))
-
-    def _is_about_part(self, clause: Clause, steps: Sequence[Step]) -> bool:
-        """Whether a clause is about a page or another part of what was sent, and its task takes the whole."""
-        is_single = sum(not one.age for one in self._resources) == 1
-        return is_single and clause.says(_PART) and any(step.spec.name in _WHOLE for step in steps)
 
     def _not_planned(self, clause: Clause) -> list[Note]:
         if clause.asks and not self._resources:
