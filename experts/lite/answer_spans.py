@@ -84,6 +84,8 @@ _CODE = (
 )
 _DATE_WITH_TIME = re.compile(r"\s*(?:,|at|um|à|a las|from|von|de|ab)?\s*")
 _RANGE = re.compile(r"\s*(?:to|and|until|till|bis|à|a|hasta|-|–|—|至|到|부터|까지|~)\s*")
+_MOVED = re.compile(r"\b(?:moved|changed|postponed|rescheduled|shifted)\b.{0,40}\bfrom\s+$", re.IGNORECASE)
+"""What precedes two dates that are no range: "moved from Saturday to Sunday"."""
 _LIST = re.compile(r"\s*(?:,|and|&|,\s*and|und|et|y|e)\s*")
 _ASKS_FOR_ALL = re.compile(r"\b(?:has|have|had|are there|were there|in total|altogether|in all)\b", re.IGNORECASE)
 _OF_NUMBER = re.compile(rf"\s+of\s+(?:its|the|their|his|her|our|these|those)\s+(?:{_NUMBER}\s+)?", re.IGNORECASE)
@@ -214,7 +216,8 @@ def _noun_end(text: str, end: int, counted: str) -> int:
 
 def _with_times(entities: Sequence[Entity], text: str) -> list[Span]:
     """Returns dates, joined with the time behind them; times alone if there are no dates."""
-    dates = _join([(one.start, one.end) for one in entities if one.kind == "DATE"], _RANGE, text)
+    days = [(one.start, one.end) for one in entities if one.kind == "DATE"]
+    dates = days if any(_MOVED.search(text[:start]) for start, _ in days) else _join(days, _RANGE, text)
     times = _join([(one.start, one.end) for one in entities if one.kind == "TIME"], _RANGE, text)
     if not times:
         times = _matches(_HOURS, text)

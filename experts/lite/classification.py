@@ -9,6 +9,8 @@ from experts.lite.text_processing import require_text, split_sentences
 from services.common.errors import InvalidRequest
 
 _NEUTRAL_BELOW = 0.05
+_CAUTION = 3
+"""Power of the strength in the score: few polar words, or weak ones, tell little, as in irony or a polite letter."""
 _UNDETERMINED_BELOW = 0.1
 _FOREIGN_ABOVE = 0.9
 _DEFAULT_LABEL_COUNT = 5
@@ -73,7 +75,7 @@ def score_sentiment(text: str, polarity: Callable[[str], dict[str, float]]) -> R
         neutral = 1 - 0.5 * strength / _NEUTRAL_BELOW if has_known_words else 0.5
         winner = (1 - neutral) * (0.5 + 0.4 * strength / _NEUTRAL_BELOW)
     else:
-        winner = 0.5 + 0.5 * (strength - _NEUTRAL_BELOW) / (1 - _NEUTRAL_BELOW)
+        winner = 0.5 + 0.5 * ((strength - _NEUTRAL_BELOW) / (1 - _NEUTRAL_BELOW)) ** _CAUTION
         neutral = 0.9 * (1 - winner)
     polar_labels = ("positive", "negative") if compound >= 0 else ("negative", "positive")
     return sorted(

@@ -9,6 +9,10 @@ import re
 from experts.lite.question_types import FIXED_FORMAT_KINDS, AnswerKind, Question
 
 _CLAUSE_BREAK = re.compile(r"[,;]\s|[，；]|\s(?:and|but|while|und|aber|et|mais|y|pero)\s")
+_FOREIGN_UNITS = (
+    "persona|hora|día|noche|semana|mes|año|person|stunde|tag|nacht|woche|monat|jahr"
+    "|personne|heure|jour|nuit|semaine|mois|an"
+)
 _UNITS = "person|child|adult|hour|day|night|week|month|year|minute|piece|unit|item|kilo|litre|kilometre|mile"
 _NUMBERS = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "eight": "8", "ten": "10"}
 
@@ -30,6 +34,10 @@ _PAIRS = (
         _compile(
             r"\b(?:already|so far|paid|deposit|bereits|schon|bezahlt|gezahlt|anzahlung|déjà|payé|acompte|ya|pagado)\b"
         ),
+    ),
+    (
+        _compile(r"\b(?:without|excluding|except|not counting|apart from|ohne|außer|sans|hors|sauf|sin)\b"),
+        _compile(r"\b(?:without|excluding|excl|except|net\w*|sub-?total|ohne|sans|hors|ht|sauf|sin|base)\b"),
     ),
     (
         _compile(
@@ -54,6 +62,9 @@ _PAIRS = (
 """What questions ask for, and the words of a clause that states it."""
 
 _RATE = _compile(rf"\b(?:per|each|every|one|a single)\s+(?P<unit>{_UNITS})\b|\ban?\s+(?P<last>{_UNITS})\W*$")
+_FOREIGN_RATE = _compile(
+    rf"\b(?:por|cada|al|una?|pro|je|eine?|im|am|in der|par|chaque|une?)\s+(?P<unit>{_FOREIGN_UNITS})\b"
+)
 _EACH = _compile(r"\b(?:each|apiece|a piece|one|a single)\b(?!\s+of\b)")
 _QUANTITY = re.compile(r"^\W*(?:[2-9]|\d{2,})\s*(?:x|×|pcs?)\W", re.IGNORECASE)
 _RANKED = _compile(
@@ -65,8 +76,9 @@ _RANKED = _compile(
 _COMPARED = _compile(
     r"\bhow (?:much|many) (?:\w+ )?(?P<word>more|less|fewer)\b|\b(?P<than>more|less|fewer|\w+er) than\b"
 )
-_NEGATED = _compile(r"\b(?:not|never|except|nobody|nothing)\b|n't\b")
+_NEGATED = _compile(r"\b(?:not|no|never|except|nobody|nothing)\b|n't\b")
 _TIMES = _compile(rf"(?<!these )(?<!those )(?<!the )\b(?P<number>{'|'.join(_NUMBERS)}|[2-9]|[1-9]\d)\s+[a-z]{{3,}}")
+_NUMBER_ONLY = re.compile(r"[\d.,:%€£$\s]+")
 _PERSON = re.compile(
     r"^\W*[Ww]ho(?:'s| is| was) (?:(?:Mrs?|Ms|Dr)\.? )?[A-ZÀ-ÖØ-Þ][\w'’-]+(?: [A-ZÀ-ÖØ-Þ][\w'’-]+)*\W*$"
 )
@@ -87,6 +99,7 @@ def lacks_qualifier(question: Question, passage: str, start: int, end: int) -> b
     asked, clause = question.text, _clause(passage, start, end)
     return (
         _PERSON.match(asked) is not None
+        or (question.kind is AnswerKind.ANY and _NUMBER_ONLY.fullmatch(passage[start:end]) is not None)
         or any(word.search(asked) and not evidence.search(clause) for word, evidence in _PAIRS)
         or _lacks_rate(asked, passage)
         or _lacks_rank(asked, clause)
@@ -99,6 +112,9 @@ def _lacks_rate(asked: str, passage: str) -> bool:
     """Whether the price of one is asked for, and the passage has that of several or of another unit."""
     rate = _RATE.search(asked)
     unit = (rate["unit"] or rate["last"]) if rate else ""
+    foreign = _FOREIGN_RATE.search(asked)
+    if foreign and not any(match["unit"] == foreign["unit"] for match in _FOREIGN_RATE.finditer(passage)):
+        return True
     if unit and not re.search(rf"\b(?:per|each|every|an?)\s+{unit}", passage, re.IGNORECASE):
         return True
     return _EACH.search(asked) is not None and _QUANTITY.match(passage) is not None

@@ -401,7 +401,7 @@ def _find_relevant_part(question: Question, passage: Sentence) -> tuple[int, int
     if question.kind is AnswerKind.YES_NO:
         return passage.start, passage.start + length, False
     if complement := _find_complement(question, text, length):
-        is_clear = not _CONTINUATION.match(text[slice(*complement)])
+        is_clear = not _CONTINUATION.match(text[slice(*complement)]) and (len(question.focus) > 1 or "\t" in text)
         return passage.start + complement[0], passage.start + complement[1], is_clear
     return passage.start, passage.start + length, False
 

@@ -96,6 +96,17 @@ def test_sentences_that_contradict_each_other_are_no_clear_sentiment() -> None:
     assert labels[0]["score"] < 0.6
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Oh great, another update that deletes all my photos. Just what I needed. Thanks a lot, geniuses.",
+        "Your blood test showed no problems. Please come for a check in six months. Kind regards",
+    ],
+)
+def test_few_polar_words_are_no_clear_sentiment(text: str) -> None:
+    assert run_lite_task("text-classification", "vaderSentiment", {"text": text})["labels"][0]["score"] < 0.6
+
+
 def test_neutral_sentences_do_not_hide_a_complaint() -> None:
     text = {"text": "I ordered it on 2 May. It came on Monday. It is blue. I am very sad and disappointed."}
     assert run_lite_task("text-classification", "vaderSentiment", text)["labels"][0]["label"] == "negative"
