@@ -210,7 +210,7 @@ def _find_item(question: Question, rows: Sequence[_Row]) -> Found | None:
     found: list[tuple[float, int, int, str]] = []
     for row in rows:
         amounts = list(_AMOUNT.finditer(row.text))
-        is_sentence = len(amounts) > 1 and row.text.endswith((".", "!", "?"))
+        is_sentence = len(amounts) > 1 and row.text.endswith((".", "!", "?", "。", "！", "？"))
         if not amounts or is_sentence or (len(row.text) > 2 * _LONGEST_LABEL):
             continue
         label = row.text[: amounts[-1].start()]

@@ -16,6 +16,16 @@ ABILITIES = (
 _SYNONYMS = (
     (r"\S+\.(?:png|jpe?g|webp|gif|bmp|tiff?|heic|heif|avif|pdf)\b", " "),
     (r"(?<=\d),(?=\d{3}\b)", ""),
+    (
+        r"\b(\d+)\s*(?:px|pixels?)?\s*(?:wide|in width)\s*(?:,|and|by|x)\s*(\d+)\s*(?:px|pixels?)?\s*(?:high|tall)\b",
+        r"resize \1x\2",
+    ),
+    (r"\bwidth\s*(?:of|to|=|:)?\s*(\d+)\W{0,3}(?:and\s+)?(?:px\W+)?height\s*(?:of|to|=|:)?\s*(\d+)\b", r"resize \1x\2"),
+    (r"\b(?:too (?:bright|light))\b", "darker"),
+    (r"\b(?:too|less) dark\b", "brighter"),
+    (r"\b(?:too|less) blurr?y\b", "sharper"),
+    (r"\b(?:too|less) sharp\b", "blurry"),
+    (r"\btoo much contrast\b", "less contrast"),
     (r"\b(these|those|the|both|all|my|our)\s+(?:two|three|four|five)\b", r"\1"),
     (r"\bblack[ -](?:and|&|n|'n')[ -]white\b|\bb\s?[&/]\s?w\b", "grey"),
     (r"\b(?:without|no|remove)\s+(?:the\s+|all\s+)?colou?rs?\b", "grey"),
@@ -33,6 +43,7 @@ _OBJECT = re.compile(r"\b(?:of|showing|called|named)\s+(?:[\w'’-]+\s*)+")
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _MAX_WORDS_SHOWN = 8
+_RELATIVE_WORDS = ("shrink", "reduce", "smaller", "increase", "bigger", "larger", "enlarge", "enlarged", "down", "up")
 
 
 @dataclass(frozen=True)
@@ -144,9 +155,7 @@ def _resize(clause: Clause) -> Step:
     if pair := clause.pair():
         return Step("resize", {"width": pair[0], "height": pair[1]})
     if percent := clause.number(r"\s*%"):
-        relative = re.search(rf"\bby\s+{_NUMBER}\s*%", clause.text) and clause.has(
-            "shrink", "reduce", "smaller", "increase"
-        )
+        relative = clause.has(*_RELATIVE_WORDS) and not re.search(rf"\bto\s+{_NUMBER}\s*%", clause.text)
         change = 1 - percent / 100 if is_smaller else 1 + percent / 100
         return Step("scale", {"factor": change if relative else percent / 100})
     if clause.has("thumbnail"):
@@ -165,6 +174,8 @@ def _resize(clause: Clause) -> Step:
 def _crop(clause: Clause) -> Step:
     if pair := clause.pair():
         return Step("crop", {"width": pair[0], "height": pair[1]})
+    if re.search(rf"\bby\s+{_NUMBER}\s*%", clause.text):
+        raise _invalid_instruction("“by” does not say what is to be left: say “to” with the share to keep")
     if percent := clause.number(r"\s*%"):
         return Step("crop", {"share": percent / 100})
     if clause.has("square"):
@@ -174,6 +185,8 @@ def _crop(clause: Clause) -> Step:
 
 def _rotate(clause: Clause) -> Step:
     """Returns degrees counter-clockwise; an angle without a direction means clockwise."""
+    if clause.number() is None and clause.has("slightly", "little", "bit"):
+        raise _invalid_instruction("the angle is missing")
     degrees = clause.number() or (180.0 if clause.has("upsidedown") else 90.0)
     return Step("rotate", {"degrees": degrees if clause.has("left", "counterclockwise") else -degrees})
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 from experts.host.media import Line
 from experts.lite.answer_spans import find_spans
 from experts.lite.bill_fields import find_bill_field, find_extreme
-from experts.lite.question_answering import WEAK_FIELD, find_passage_answer
+from experts.lite.question_answering import UNQUALIFIED_FACTOR, WEAK_FIELD, find_passage_answer, is_unqualified
 from experts.lite.question_types import AnswerKind, Question, content_tokens
 from experts.lite.reading_order import group_rows, line_height
 
@@ -43,6 +43,19 @@ def find_field_answer(question: Question, text: str, lines: Sequence[Line]) -> F
         text: of the page in reading order, with tabs between cells.
         lines: of the page.
     """
+    found = _find_best(question, text, lines)
+    if found is None or not _is_unqualified(question, found.answer, text):
+        return found
+    return replace(found, score=found.score * UNQUALIFIED_FACTOR)
+
+
+def _is_unqualified(question: Question, answer: str, text: str) -> bool:
+    """Whether the answer lacks a word that narrows the question down, wherever it is on the page."""
+    places = list(re.finditer(r"\s+".join(map(re.escape, answer.split())), text))
+    return bool(places) and all(is_unqualified(question, text, *place.span()) for place in places)
+
+
+def _find_best(question: Question, text: str, lines: Sequence[Line]) -> FieldAnswer | None:
     if question.kind is AnswerKind.EXTREME:
         return _locate(find_extreme(question, text), text, lines)
     field = _locate(find_bill_field(question, text), text, lines)

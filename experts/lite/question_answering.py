@@ -27,6 +27,8 @@ from experts.lite.text_processing import Sentence, require_text, split_sentences
 
 WEAK_FIELD = 0.6
 """Score of a field of a bill below which a passage may answer better."""
+UNQUALIFIED_FACTOR = 0.55
+"""Factor of the score of an answer that lacks a word that narrows the question down."""
 _MIN_COVERAGE = 0.34
 """Share of the question's words, weighted by rarity, that a passage must have."""
 _MIN_FREE = {AnswerKind.ANY: 0.5, AnswerKind.WHY: 0.5, AnswerKind.YES_NO: 0.34}
@@ -38,7 +40,7 @@ _LABEL_SHARE = 0.3
 _LABEL_WORDS = re.compile(r"[^\W_]+")
 _SHORT_TEXT_WORDS = 60
 _LONE_SPAN_SCORE, _LONE_FIXED_SCORE, _GUESS_SCORE = 0.35, 0.6, 0.25
-_AMBIGUITY_FACTOR = _UNQUALIFIED_FACTOR = 0.55
+_AMBIGUITY_FACTOR = 0.55
 _RIVAL_SHARE = 0.9
 """Share of the best coverage from which a span of another passage makes an answer ambiguous."""
 _DOUBTFUL_SUPPORT = 0.44
@@ -120,15 +122,21 @@ def find_answer(question: str, context: str) -> Answer | None:
     """Returns the best span; None without enough evidence."""
     parsed = Question.parse(question)
     answer = _find_best(parsed, context)
-    if answer is None or not _lacks_qualifier(parsed, answer, context):
+    if answer is None or not is_unqualified(parsed, context, answer.start, answer.end):
         return answer
-    return replace(answer, score=round(answer.score * _UNQUALIFIED_FACTOR, 4))
+    return replace(answer, score=round(answer.score * UNQUALIFIED_FACTOR, 4))
 
 
-def _lacks_qualifier(question: Question, answer: Answer, context: str) -> bool:
-    passages = (one for one in split_passages(context) if one.start <= answer.start < one.end)
-    passage = next(passages, Sentence(context, 0, len(context)))
-    return lacks_qualifier(question, passage.text, answer.start - passage.start, answer.end - passage.start)
+def is_unqualified(question: Question, context: str, start: int, end: int) -> bool:
+    """Whether an answer lacks a word that narrows the question down; a passage of its own has the label before it."""
+    passages = split_passages(context)
+    index = next((index for index, one in enumerate(passages) if one.start <= start < one.end), None)
+    if index is None:
+        return lacks_qualifier(question, context, start, end)
+    first = passages[index].start
+    if (first, passages[index].end) == (start, end) and index:
+        first = passages[index - 1].start
+    return lacks_qualifier(question, context[first : passages[index].end], start - first, end - first)
 
 
 def _find_best(parsed: Question, context: str) -> Answer | None:

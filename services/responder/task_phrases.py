@@ -79,14 +79,25 @@ _KINDS = {
     "misc": "other names",
 }
 _ASKED_KINDS = {
-    name: (re.compile(rf"\b(?:{asked})\b", re.IGNORECASE), frozenset(kinds.split()))
-    for name, asked, kinds in (
-        ("amounts of money", r"prices?|amounts?|money", "money"),
-        ("phone numbers", r"(?:tele)?phone numbers?", "phone"),
-        ("e-mail addresses", r"e-?mail addresses|e-?mails", "email"),
-        ("dates", r"dates?", "date"),
-        ("organisations", r"compan(?:y|ies)|organi[sz]ations?", "org"),
-        ("places", r"places?|cities|countries|locations?", "loc gpe address"),
+    name: (re.compile(rf"\b(?:{asked})\b|{east}", re.IGNORECASE), frozenset(kinds.split()))
+    for name, asked, east, kinds in (
+        ("amounts of money", r"prices?|amounts?|money", "금액|가격|金额|价格", "money"),
+        (
+            "phone numbers",
+            r"(?:tele)?phone numbers?|telefonnummern?|numéros? de téléphone|teléfonos?",
+            "전화|电话",
+            "phone",
+        ),
+        (
+            "e-mail addresses",
+            r"e-?mail addresses|e-?mails|e-?mail-adressen?|correos?|courriels?",
+            "이메일|邮箱|邮件",
+            "email",
+        ),
+        ("dates", r"dates?", "날짜|日期", "date"),
+        ("organisations", r"compan(?:y|ies)|organi[sz]ations?", "회사|公司", "org"),
+        ("places", r"places?|cities|countries|locations?", "장소|地点", "loc gpe address"),
+        ("people", r"names?|people|persons?|namen|personen|noms?|nombres|personas", "이름|名字|人名", "per person"),
     )
 }
 """How requests name kinds, and what models call them."""

@@ -242,3 +242,28 @@ def test_invalid_edit_is_rejected(inputs: dict[str, object], message: str, port:
         infer(load_lite_model("image-to-image", MODEL), inputs)
     assert caught.value.port == port
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("instruction", "name", "numbers"),
+    [
+        ("make it 20% bigger", "scale", {"factor": 1.2}),
+        ("make it 20% smaller", "scale", {"factor": 0.8}),
+        ("enlarge it by 50%", "scale", {"factor": 1.5}),
+        ("scale it to 50%", "scale", {"factor": 0.5}),
+        ("make it 300 wide and 200 high", "resize", {"width": 300.0, "height": 200.0}),
+        ("it is too bright", "brightness", {"factor": 0.7}),
+        ("make it less dark", "brightness", {"factor": 1.3}),
+        ("make it less blurry", "sharpen", {"amount": 1.5}),
+        ("too much contrast", "contrast", {"factor": 0.7}),
+    ],
+)
+def test_a_change_goes_in_the_direction_of_the_words(instruction: str, name: str, numbers: dict[str, float]) -> None:
+    steps = [(step.name, dict(step.numbers)) for step in parse_steps(instruction)]
+    assert steps == [(name, pytest.approx(numbers))]
+
+
+@pytest.mark.parametrize("instruction", ["rotate it slightly to the left", "crop it by 10%"])
+def test_an_amount_that_is_not_clear_is_rejected(instruction: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_steps(instruction)

@@ -2,7 +2,9 @@
 
 import pytest
 
+from experts.lite.form_fields import find_field_answer
 from experts.lite.question_answering import find_answer
+from experts.lite.question_types import Question
 from services.responder.task_phrases import UNSURE
 
 GAS = "Northern Gas\n\nStanding charge\t24.00\nGas\t168.00\nTotal\t£201.60\nAlready paid\t£150.00\nBalance\t£51.60\n"
@@ -63,6 +65,19 @@ def test_an_answer_without_the_qualifier_of_the_question_is_a_guess(question: st
 )
 def test_an_answer_with_the_qualifier_of_the_question_is_no_guess(question: str, text: str) -> None:
     assert score(question, text) >= UNSURE
+
+
+@pytest.mark.parametrize("question", ["How much do I still have to pay?", "How much have I already paid?"])
+def test_a_field_of_a_document_without_the_qualifier_is_a_guess(question: str) -> None:
+    found = find_field_answer(Question.parse(question), GAS, ())
+    assert found is not None
+    assert found.score < UNSURE
+
+
+def test_a_field_of_a_document_with_the_words_of_the_question_is_no_guess() -> None:
+    found = find_field_answer(Question.parse("How much is the standing charge?"), GAS, ())
+    assert found is not None
+    assert found.score >= UNSURE
 
 
 def test_the_rest_of_a_rate_is_no_duration() -> None:

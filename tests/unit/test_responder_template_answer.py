@@ -223,6 +223,18 @@ def test_clear_lines_of_a_picture_are_not_marked() -> None:
             {"given": ("bus.png",), "source": "list the prices"},
             "Amounts of money could not be found. Found in bus.png:",
         ),
+        (
+            "token-classification",
+            {"entities": Json([{"entity": "DATE", "text": "10월 18일"}])},
+            {"given": ("invite.txt",), "source": "전화번호가 뭐예요?"},
+            "Phone numbers could not be found. Found in invite.txt:",
+        ),
+        (
+            "token-classification",
+            {"entities": Json([{"entity": "DATE", "text": "6 de junio"}])},
+            {"given": ("carta.txt",), "source": "which names are in it"},
+            "People could not be found. Found in carta.txt:",
+        ),
         ("translation", {"text": "bonjour"}, {"parameters": {"target_language": "fr"}}, "Translation (fr): “bonjour”"),
         (
             "image-to-image",

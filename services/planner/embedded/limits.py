@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from services.planner.embedded.media import CONVERTING
-from services.planner.embedded.note_texts import compared, converted_only, counted_each, whole_only
+from services.planner.embedded.note_texts import beyond_tasks, compared, converted_only, counted_each, whole_only
 from services.planner.embedded.resources import Resource
 from services.planner.embedded.wording import Wording
 from services.planner.plan import Note, Task
@@ -36,11 +36,15 @@ _COUNTING = frozenset(
 )
 _IN_TOTAL = re.compile(
     r"\b(?:in\s+(?:total|all|sum)|altogether|all\s+together|combined|overall)\b|\b(?<!put )(?<!them )together\W*$"
+    r"|\b(?:total|sum)\s+(?:of|for)\s+(?:the|these|those|both|all|my|our)\s+(?:(?:two|three|four)\s+)?\w+s\b"
 )
 _SORTING = frozenset(("text-classification", "object-detection", "image-classification"))
 _HOW_MANY_FILES = re.compile(
     r"\bhow\s+many\s+(?:of\s+(?:these|those|them|the|my|our)\b|(?:\w+\s+)?(?:pictures|photos|images|texts|files|reviews"
     r"|letters|messages|e?-?mails|comments|recordings)\b)"
+)
+_MERGED = re.compile(
+    r"\b(?:in|into|to|as)\s+(?:one|a\s+single)\s+(?:\w+\s+)?(?:file|pdf|document|text|picture|image|recording|summary|list)\b"
 )
 _COMPARING = frozenset(("calculation", "question-answering", "document-question-answering", "sentence-similarity"))
 _COMPARED = re.compile(
@@ -88,6 +92,8 @@ def limit_notes(
             yield whole_only(source)
         if has_several and _is_sum(words, final):
             yield counted_each(source)
+        if has_several and _MERGED.search(words):
+            yield beyond_tasks(source)
         if has_several and len(own) > 1 and not final & _COMPARING and _COMPARED.search(words):
             yield compared(source)
         if {task.task for task in own} <= CONVERTING and _MORE_THAN_FORMAT.search(words):
