@@ -21,6 +21,7 @@ def plan(text: str, *files: str) -> Draft:
         ("how many words do these have together", ("a.txt", "b.txt"), "asks for a sum"),
         ("how many of these reviews are positive?", ("a.txt", "b.txt"), "asks for a sum"),
         ("what is the total of the offers", ("a.pdf", "b.pdf"), "asks for a sum"),
+        ("make the background white", ("apple.png",), "no kind of task here does"),
         ("make these into one pdf", ("flag.png", "wide.png"), "no kind of task here does"),
         ("summarize both in one text", ("a.txt", "b.txt"), "no kind of task here does"),
         ("read the longer one aloud", ("a.txt", "b.txt"), "picks one by a comparison"),

@@ -57,6 +57,10 @@ _COUNTED_PARTS = re.compile(
 )
 _CUTTING = "image-segmentation"
 _SIDES = re.compile(r"\b(?:top|bottom|left|right|corners?|borders?|sides?)\b")
+_BACKGROUND = re.compile(
+    r"\b(?:make|turn|paint|colou?r|change|replace|swap|blur)\b.{0,20}\bbackground\b(?!\s+transparent)"
+)
+"""Orders to put something else behind a subject, which is only cut out."""
 _MORE_THAN_FORMAT = re.compile(
     r"\d\s*(?:px|pixels?|%|per\s?cent|dpi|[km]b\b|kbit|kbps|k?hz|bits?\b|x\s*\d)|\b(?:half|twice|double)\s+(?:the|its|as)\b"
     r"|\b(?:smaller|larger|bigger|width|height|wide|brighter|darker|grey|gray|black\s+and\s+white|rotated?|cropped"
@@ -92,7 +96,7 @@ def limit_notes(
             yield whole_only(source)
         if has_several and _is_sum(words, final):
             yield counted_each(source)
-        if has_several and _MERGED.search(words):
+        if (has_several and _MERGED.search(words)) or (_CUTTING in final and _BACKGROUND.search(words)):
             yield beyond_tasks(source)
         if has_several and len(own) > 1 and not final & _COMPARING and _COMPARED.search(words):
             yield compared(source)
