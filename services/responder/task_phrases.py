@@ -45,12 +45,12 @@ _ABOUT_PEOPLE = re.compile(
     re.IGNORECASE,
 )
 """Words of requests about people, or about all that there is, in the languages of the planner."""
-_APART = re.compile(
+_KINDS_OF_PEOPLE = re.compile(
     r"\b(?:men|man|women|woman|boys?|girls?|child(?:ren)?|kids?|bab(?:y|ies)|who(?:'s|\s+(?:is|are)))\b"
     r"|\b(?:männer|frauen|kinder|hommes|femmes|enfants|hombres|mujeres|niños|wer|qui|quién)\b|남자|여자|아이|男人|女人|孩子|谁",
     re.IGNORECASE,
 )
-"""Words of requests for some people, whom a detector of people tells from no others."""
+"""Words for kinds of people, which a detector of people cannot tell apart."""
 _ABOUT_NOISE = re.compile(
     r"nois|clean|hiss|\bhum|background|clear|quality|enhanc|improv|better|sound.*(?:good|nice)|hear|understand|static|crackl"
     r"|rausch|störge|säuber|bruit|souffle|nettoy|ruido|limpi|mejor|amélior|besser|잡음|소음|노이즈|깨끗|噪|杂音|清",
@@ -79,8 +79,8 @@ _KINDS = {
     "misc": "other names",
 }
 _ASKED_KINDS = {
-    name: (re.compile(rf"\b(?:{asked})\b|{east}", re.IGNORECASE), frozenset(kinds.split()))
-    for name, asked, east, kinds in (
+    name: (re.compile(rf"\b(?:{asked})\b|{cjk}", re.IGNORECASE), frozenset(kinds.split()))
+    for name, asked, cjk, kinds in (
         ("amounts of money", r"prices?|amounts?|money", "금액|가격|金额|价格", "money"),
         (
             "phone numbers",
@@ -258,7 +258,7 @@ def _describe_objects(task: Task) -> str:
             f"The model that looked finds only {kind}: it cannot find anything else in {_subject(task, 'the picture')}."
         )
     where = f", marked in {pictures}" if pictures and _records(task, "objects") else ""
-    limit = " The model that looked cannot tell them apart." if _APART.search(task.source) else ""
+    limit = " The model that looked cannot tell them apart." if _KINDS_OF_PEOPLE.search(task.source) else ""
     return f"{_subject(task, 'The picture')} shows {count.rstrip('.')}{where}.{limit}"
 
 

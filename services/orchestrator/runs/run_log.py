@@ -230,8 +230,9 @@ class RunLog:
         if not self.is_batch_item or event.HasField("run_ended"):
             self._write_due.set()
             return 0.0
-        delay = RESULT_GATHER_SECONDS if event.HasField("task_ended") else GATHER_SECONDS
-        if len(self._outbox) == 1 or event.HasField("task_ended"):
+        is_result = event.HasField("task_ended")
+        delay = RESULT_GATHER_SECONDS if is_result else GATHER_SECONDS
+        if len(self._outbox) == 1 or is_result:
             asyncio.get_running_loop().call_later(delay, self._write_due.set)
         return delay
 

@@ -14,29 +14,29 @@ from services.planner.embedded.rules import RuleReading
 from services.planner.plan import Draft, Note, NoteKind
 from services.planner.plan_check import references
 
-CERTAIN, CERTAIN_WITH_OWN_FILES = 0.9, 0.6
+MIN_CERTAINTY, MIN_CERTAINTY_WITH_OWN_FILES = 0.9, 0.6
 """Confidence from which the rules' plan is preferred, without and with files that have names of the user's own."""
 
-TIMES_LIKELIER, ENOUGH = 10, 0.6
+MIN_PROBABILITY_RATIO, MIN_PROBABILITY = 10, 0.6
 """Ratio to the probability of the preferred plan, and probability, either of which another graph must have: else the
 rules are right more often on plain requests."""
 
-ENOUGH_FOR_QUESTIONS = 0.9
+MIN_PROBABILITY_FOR_QUESTIONS = 0.9
 """Probability that another graph must have if rules found only questions about what was sent."""
 
 _READING = frozenset(("question-answering", "document-question-answering"))
 
-PREFERRED = 0.5
+PREFERRED_PLAN_PROBABILITY = 0.5
 """Least probability of a plan of the rules that is preferred to the learned graph."""
 
-LEAST, LEAST_WITH_FILES = 0.5, 0.3
+MIN_GRAPH_PROBABILITY, MIN_GRAPH_PROBABILITY_WITH_FILES = 0.5, 0.3
 """Probability from which a graph is planned if rules found nothing, without and with files, or if it is empty."""
 
-AGREED, DISPUTED = 0.9, 0.7
+AGREEMENT_FACTOR, DISAGREEMENT_FACTOR = 0.9, 0.7
 """Factor of the confidence if rules and the learned graph agree, and if they do not: on own requests, plans that both
 arrive at are right more often than others of the same probability."""
 
-PLACEHOLDER = "example"
+PLACEHOLDER_PREFIX = "example"
 """Beginning of the names of files in benchmarks and manuals; other files are the user's own."""
 
 
@@ -53,7 +53,7 @@ def merged(rules: RuleReading, learned: Weights) -> Draft:
         return draft
     known = hints(rules, draft, indexes)
     reading = read(tokens(rules.wording), known, learned)
-    agreed = AGREED if _graph(known) == reading.graph else DISPUTED
+    agreed = AGREEMENT_FACTOR if _graph(known) == reading.graph else DISAGREEMENT_FACTOR
     probability = _rules_probability(reading, known, asks=_only_asks(rules))
     if probability is not None:
         return with_confidence(draft, probability * agreed)
@@ -81,7 +81,7 @@ def hints(rules: RuleReading, draft: Draft, indexes: Mapping[str, int]) -> Hints
             producers = [intents[one.task_id] for one in references(task) if one.task_id in intents]
             links |= {(producer, intents[task.id]) for producer in producers or [SENT]}
     names = _names(rules)
-    placeholders = any(name.startswith(PLACEHOLDER) for name in names)
+    placeholders = any(name.startswith(PLACEHOLDER_PREFIX) for name in names)
     named = {mention.modality for mention in rules.wording.mentions if not mention.target}
     return Hints(
         intents=frozenset(intents.values()),
@@ -127,16 +127,16 @@ def _rules_probability(reading: Reading, known: Hints, *, asks: bool) -> float |
     if graph == reading.graph:
         return probability
     if known.repeated and reading.graph.intents == known.intents:
-        return max(probability, PREFERRED)
+        return max(probability, PREFERRED_PLAN_PROBABILITY)
     if not (known.intents and reading.graph.intents):
-        least = LEAST_WITH_FILES if known.kinds and reading.graph.intents else LEAST
+        least = MIN_GRAPH_PROBABILITY_WITH_FILES if known.kinds and reading.graph.intents else MIN_GRAPH_PROBABILITY
         return probability if reading.probability < least else None
-    if asks and not known.left_open and reading.probability < ENOUGH_FOR_QUESTIONS:
-        return max(probability, PREFERRED)
-    is_certain = known.certainty >= (CERTAIN_WITH_OWN_FILES if known.own_files else CERTAIN)
-    is_outdone = reading.probability >= min(ENOUGH, TIMES_LIKELIER * probability)
-    if is_certain and not (is_outdone or known.left_open or known.placeholders):
-        return max(probability, PREFERRED)
+    if asks and not known.left_open and reading.probability < MIN_PROBABILITY_FOR_QUESTIONS:
+        return max(probability, PREFERRED_PLAN_PROBABILITY)
+    is_certain = known.certainty >= (MIN_CERTAINTY_WITH_OWN_FILES if known.own_files else MIN_CERTAINTY)
+    is_graph_likelier = reading.probability >= min(MIN_PROBABILITY, MIN_PROBABILITY_RATIO * probability)
+    if is_certain and not (is_graph_likelier or known.left_open or known.placeholders):
+        return max(probability, PREFERRED_PLAN_PROBABILITY)
     return None
 
 
