@@ -59,7 +59,7 @@ def merged(rules: RuleReading, learned: Weights) -> Draft:
         return with_confidence(draft, probability * agreed)
     plan = rules.plan.empty()
     plan.add_nodes(nodes(reading, rules, learned.intents))
-    leaves_out_files = len(plan.media.unused()) > len(rules.plan.media.unused())
+    leaves_out_files = known.own_files and len(plan.media.unused()) > len(rules.plan.media.unused())
     is_poorer = not plan.tasks or leaves_out_files or lacks_more(plan.notes, draft.notes)
     if draft.tasks and reading.graph.intents and is_poorer:
         return with_confidence(draft, draft.decision.confidence * agreed)
