@@ -23,7 +23,7 @@ def test_every_task_has_a_loader_and_a_model() -> None:
 def test_card_has_description_license_languages_and_size(offer: Offer) -> None:
     card = offer.card
     assert len(card.description) > 80
-    assert card.license in {"apache-2.0", "mit"}
+    assert card.license in {"Apache-2.0", "MIT"}
     assert card.languages
     assert card.parameter_count
 

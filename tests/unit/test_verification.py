@@ -10,7 +10,7 @@ import pytest
 from experts.host.handler import Media, Outputs
 from experts.host.media import png, wav
 from protos.hugginggpt.tasks import standard_tasks
-from tests.readme import MODALITIES
+from tests.readme import HOMES, MODALITIES
 from tests.tiny.image_files import LEFT, solid_image, square_image
 from tests.tiny.video_files import GREEN, RED, encode_frames, solid_frame
 from tests.verification import cases
@@ -217,3 +217,9 @@ def test_measurement_of_another_model_changes_nothing(path: Path) -> None:
 def test_expert_and_model_are_selected_by_options() -> None:
     chosen = parse_arguments(["--expert", "vision", "--model", "a/b"])
     assert (chosen.expert, chosen.model) == ("vision", "a/b")
+
+
+def test_licences_are_spelled_alike_on_all_cards() -> None:
+    cards = [card for modality in HOMES for card in read_cards(cards_path(f"experts.{modality}"))]
+    spelled = {card["license"] for card in cards if "license" in card}
+    assert len(spelled) == len({name.casefold() for name in spelled})
