@@ -54,7 +54,7 @@ def merged(rules: RuleReading, learned: Weights) -> Draft:
     known = hints(rules, draft, indexes)
     reading = read(tokens(rules.wording), known, learned)
     agreed = AGREEMENT_FACTOR if _graph(known) == reading.graph else DISAGREEMENT_FACTOR
-    probability = _rules_probability(reading, known, asks=_only_asks(rules))
+    probability = _rules_probability(reading, known, asks=_only_asks(rules, own_files=known.own_files))
     if probability is not None:
         return with_confidence(draft, probability * agreed)
     plan = rules.plan.empty()
@@ -102,10 +102,15 @@ def _names(rules: RuleReading) -> list[str]:
     return named or [name for one in rules.resources for name in one.names[:1]]
 
 
-def _only_asks(rules: RuleReading) -> bool:
-    """Whether the request consists of questions about texts and documents that were sent."""
-    asks = all(clause.asks for clause in rules.clauses)
+def _only_asks(rules: RuleReading, *, own_files: bool) -> bool:
+    """Whether the request consists of questions about texts and documents, or of orders to look up something in files.
+
+    Args:
+        rules: what rules found.
+        own_files: whether the files have names of the user's own; orders in benchmarks ask for longer plans.
+    """
     tasks = {step.spec.name for step in rules.steps}
+    asks = all(clause.asks for clause in rules.clauses) or (own_files and tasks <= _READING)
     return asks and bool(rules.resources) and bool(tasks & _READING)
 
 

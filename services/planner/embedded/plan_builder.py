@@ -187,8 +187,11 @@ class PlanBuilder:
     def _refers_to_its_result(
         self, spec: Spec, filled: Mapping[str, Stream], variants: Sequence[Mapping[str, Any]]
     ) -> bool:
-        """Whether the words mean the result of an equal step, as "the summary" does after a summary."""
-        if not modifies(spec) or {port.modality for port in spec.inputs} != {Modality.TEXT}:
+        """Whether the words mean the result of an equal step, as "the summary" does, or order the same again.
+
+        Only of texts and recordings: a picture may be changed twice.
+        """
+        if not modifies(spec) or {port.modality for port in spec.inputs} not in ({Modality.TEXT}, {Modality.AUDIO}):
             return False
         known = [json.loads(task.parameters_json or "{}") for task in self.tasks if task.task == spec.name]
         made_by_itself = all(stream.producer == spec.name for stream in filled.values())
