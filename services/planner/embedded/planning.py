@@ -5,15 +5,20 @@ from dataclasses import replace
 from services.planner.embedded.corrections import apply_correction
 from services.planner.embedded.follow_ups import complete
 from services.planner.embedded.foreign.planner import planned as in_any_language
+from services.planner.embedded.implied_questions import implied_question
 from services.planner.embedded.learned.weights import Weights, weights
 from services.planner.embedded.merging import merged
 from services.planner.embedded.note_texts import unclear_correction
+from services.planner.embedded.patterns import lexicon
+from services.planner.embedded.plan_builder import BRIDGES, LONGEST_SOURCE
 from services.planner.embedded.plan_notes import CONTROLLER
 from services.planner.embedded.retrieval_templates import unwrap
 from services.planner.embedded.rules import Rules
 from services.planner.plan import Decision, Draft
 from services.planner.request import Request
 from services.planner.task_spec import Catalogue
+
+_READING = frozenset(("question-answering", "document-question-answering", *BRIDGES.values()))
 
 _UNCLEAR_CORRECTION = "Asked back without an LLM: a correction does not show what it replaces."
 
@@ -32,11 +37,31 @@ class Embedded:
 
     def plan(self, request: Request, catalogue: Catalogue) -> Draft:
         """Plans the last turn, in any language; the notes state what cannot be planned."""
-        draft = in_any_language(unwrap(request), lambda english: self._plan(english, catalogue))
+        own = unwrap(request)
+        draft = in_any_language(own, lambda english: self._plan(english, catalogue, is_own=english is own))
         return replace(draft, decision=replace(draft.decision, version=self._learned.version))
 
-    def _plan(self, request: Request, catalogue: Catalogue) -> Draft:
+    def _plan(self, request: Request, catalogue: Catalogue, *, is_own: bool) -> Draft:
+        """Plans a request in English.
+
+        Args:
+            request: the request.
+            catalogue: the offered tasks.
+            is_own: whether the words are the user's, not a rendering of another language.
+        """
         corrected = apply_correction(request)
         if corrected is None:
             return Draft((), (unclear_correction(request.text),), Decision(CONTROLLER, _UNCLEAR_CORRECTION))
-        return merged(self._rules.read(complete(corrected), catalogue), self._learned)
+        reading = self._rules.read(complete(corrected), catalogue)
+        draft = merged(reading, self._learned)
+        if draft.tasks or not (is_own and (question := implied_question(reading, lexicon()))):
+            return draft
+        return self._as_question(corrected, question, catalogue) or draft
+
+    def _as_question(self, request: Request, question: str, catalogue: Catalogue) -> Draft | None:
+        """The plan of a question about texts and documents that were sent; None if no task can answer it."""
+        last = replace(request.conversation[-1], text=f"Answer the question “{question}”")
+        reading = self._rules.read(replace(request, conversation=(*request.conversation[:-1], last)), catalogue)
+        draft = merged(reading, self._learned)
+        tasks = tuple(replace(task, source=question[:LONGEST_SOURCE]) for task in draft.tasks)
+        return replace(draft, tasks=tasks) if tasks and all(task.task in _READING for task in tasks) else None

@@ -12,7 +12,7 @@ _OBJECT = (
     rf"|{MARKED})"
 )
 _DELIVERING = (
-    rf"(?:e-?mail|mail|post|upload|publish|share|forward|tweet|fax|notify|alert|remind|buy|order|pay|book|reserve|sell"
+    rf"(?:e-?mail|mail|post|upload|publish|share|forward|tweet|fax|notify|alert|remind(?!\s+(?:me|us)\s+(?:of|what|when|where|which|who|why|how)\b)|buy|order|pay|book|reserve|sell"
     rf"|schedule|delete|install|deploy|execute|rename|archive|encrypt|compress|zip|frame)\s+{_OBJECT}(?!\w)"
     r"|(?:text|message|phone|call)\s+(?:me|us|him|her|them|everyone)\b"
     rf"|(?:send|deliver)\s+(?!me\b|us\b){_OBJECT}(?!\w)(?!.*\bto\s+(?:me|us)\b)"

@@ -1,0 +1,58 @@
+"""Messages with files that ask without a question's form, and messages that only seem to."""
+
+import pytest
+
+from services.planner.plan import Draft, Text
+from tests.support.plans import embedded_plan, plan_request
+
+
+def questions(draft: Draft) -> list[str]:
+    asked = (task.arguments.get("question") for task in draft.tasks)
+    return [argument.text for argument in asked if isinstance(argument, Text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("saturday ticket prices", "Saturday ticket prices?"),
+        ("final day to hand the keys in", "Final day to hand the keys in?"),
+        ("check out time?", "Check out time?"),
+        ("order number?", "Order number?"),
+        ("I'm looking for the reference number", "The reference number?"),
+        ("i can't find the wifi password", "The wifi password?"),
+        ("remind me of the check-in time", "The check-in time?"),
+        ("tell me the yearly rent of the flat", "The yearly rent of the flat?"),
+        ("Need a phone number for the claims team please", "A phone number for the claims team?"),
+        ("I forgot which room it is", "Which room it is?"),
+        ("Our boiler is dead and I lost the plumber's card. Number of the landlord", "Number of the landlord?"),
+    ],
+)
+def test_words_with_document_and_no_other_task_are_question(text: str, question: str) -> None:
+    assert questions(embedded_plan(plan_request(text, ["letter.pdf"]))) == [question]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "text her that we are late",
+        "ring the landlord and complain",
+        "can you take care of this?",
+        "here is my letter",
+        "We got this from our landlord yesterday",
+        "I am so angry about this letter",
+        "I need it in green",
+        "to french",
+        "well?",
+        "same as last time",
+    ],
+)
+def test_orders_and_statements_are_no_questions(text: str) -> None:
+    assert not questions(embedded_plan(plan_request(text, ["letter.pdf"])))
+
+
+def test_words_without_file_are_no_question() -> None:
+    assert not embedded_plan(plan_request("saturday ticket prices")).tasks
+
+
+def test_long_message_is_planned_in_time() -> None:
+    assert not embedded_plan(plan_request("i was to the of " * 20_000, ["letter.pdf"])).tasks
