@@ -1,11 +1,12 @@
 """Rule-based recognition of names, dates, amounts and addresses; reliable for fixed formats, heuristic for names."""
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
-from experts.lite.text_processing import load_vocabulary, require_text
+from experts.lite.text_processing import STOPWORDS, load_vocabulary, require_text
 
 _MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?|Oct(?:ober)?|"
@@ -17,7 +18,8 @@ _MONTHS_ELSEWHERE = (
     "novembre|décembre|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre"
 )
 _WEEKDAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
-_DAY = r"\d{1,2}(?:st|nd|rd|th|\.)?"
+_DAY = r"(?:3[01]|[12]\d|0?[1-9])(?!\d)(?:st|nd|rd|th|\.)?"
+_DAYS = rf"(?:{_DAY}(?:\s?[-–]\s?|\s+(?:and|to|until|or)\s+))?{_DAY}"
 _HOUR = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 _YEAR = r"(?:1[0-9]|20)\d\d"
 _NUMBER = r"\d+(?:[.,]\d+)*"
@@ -74,7 +76,7 @@ _RULES = (
     _rule("URL", 0.99, r"(?:https?://|www\.)[^\s<>\"')]+[^\s<>\"').,;:!?]"),
     _rule("DATE", 0.98, r"\b\d{4}-\d{2}-\d{2}\b"),
     _rule("DATE", 0.9, r"\b(?:0?[1-9]|[12]\d|3[01])([./-])(?:0?[1-9]|[12]\d|3[01])\1(?:\d{4}|\d{2})\b"),
-    _rule("DATE", 0.98, rf"\b(?:{_WEEKDAY},?\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR}\b|\b)"),
+    _rule("DATE", 0.98, rf"\b(?:{_WEEKDAY},?\s+)?{_DAYS}\s+(?:of\s+)?{_MONTH}(?:,?\s+{_YEAR}\b|\b)"),
     _rule("DATE", 0.98, rf"\b(?:{_WEEKDAY},?\s+)?{_MONTH}\s+{_DAY}(?:,?\s+{_YEAR})?(?!\d)"),
     _rule("DATE", 0.95, rf"\b{_MONTH}\s+{_YEAR}\b"),
     _rule(
@@ -101,8 +103,8 @@ _RULES = (
     _rule("TIME", 0.85, r"\b\d{1,2}(?:[:.]\d\d)?\s+Uhr\b|\b\d{1,2}\s?h\s?[0-5]\d\b"),
     _rule("TIME", 0.8, r"\b(?:noon|midday|midnight)\b", _ANY),
     _rule("PHONE", 0.9, r"(?<![\w+])\+\d{1,3}(?:[ ./-]?\(?\d{1,5}\)?){2,5}(?!\w)"),
-    _rule("PHONE", 0.8, r"(?<![\w.,/-])(?<!\d )\(?0\d{1,5}\)?(?:[ ./-]\d{2,8}){1,4}(?![\w,/-])"),
-    _rule("PHONE", 0.85, r"(?<![\w.,/-])\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}(?![\w,/-])"),
+    _rule("PHONE", 0.8, r"(?<![\w.,/-])(?<!\d )\(?0\d{1,5}\)?(?:[ ./-]\d{2,8}){1,4}(?![\w/-]|[ .,]\d)"),
+    _rule("PHONE", 0.85, r"(?<![\w.,/-])\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}(?![\w/-]|,\d)"),
     _rule("ADDRESS", 0.85, rf"\b\d{{1,5}}[A-Za-z]?,?[ ]+(?:{_WORD}[ ]+){{1,4}}{_STREET}{_TOWN_SUFFIX}"),
     _rule("ADDRESS", 0.85, rf"\b[A-ZÄÖÜ][\wäöüß.-]*{_GERMAN_STREET}[ ]+\d{{1,4}}[a-z]?(?:,\s*\d{{4,5}}\s+{_WORD})?"),
     _rule("ADDRESS", 0.85, rf"\b\d{{1,4}}(?:[ ]?bis)?,?[ ]+{_ROMANCE_STREET}[ ]+[\w'’ -]{{0,40}}[A-Z]\w+"),
@@ -112,7 +114,7 @@ _RULES = (
     _rule("DATE", 0.7, rf"(?<![\w.,/-])(?<!No\.\s)(?<!Nr\.\s)(?<!umber\s){_YEAR}(?![\w,/-]|\.\d)"),
 )
 _FULL_NAME = re.compile(_NAME)
-_NAMES = re.compile(rf"\b(?:{_PLAIN_NAME},[ ]+)*{_PLAIN_NAME},?[ ]+and[ ]+{_PLAIN_NAME}")
+_NAMES = re.compile(rf"\b(?:{_PLAIN_NAME},[ ]+)*{_PLAIN_NAME}(?:,?[ ]+and|,)[ ]+{_PLAIN_NAME}")
 """A list of full names: where one of them is known for a person's, all are."""
 _INITIALS = re.compile(rf"\b(?:[A-Z]\.[ ]?){{1,3}}{_WORD}")
 _SINGLE_WORD = re.compile(rf"\b{_WORD}")
@@ -123,6 +125,28 @@ _PLACES = re.compile(
     + "|".join(re.escape(place) for place in sorted(load_vocabulary()["places"], key=len, reverse=True))
     + r")(?!\w)"
 )
+_ROLE = "|".join(load_vocabulary()["people_labels"])
+_ANY_NAME = rf"{_WORD}(?:[ ]+{_WORD}){{0,2}}"
+_PEOPLE_LABEL = re.compile(
+    rf"(?:^|(?<=[.;] ))[ \t]*(?:[-*•]\s*)?(?i:(?:[a-z]+[ ])?(?:{_ROLE})s?(?:[ ]by|[ ]of|[ ]name)?):"
+    rf"[ \t]*(?:{_TITLE}\.?[ ])?"
+    rf"(?P<names>{_ANY_NAME}(?:(?:,[ ]+|,?[ ]+and[ ]+){_ANY_NAME}){{0,40}})(?=[ \t]*(?:$|[.,;(\n–-]))",
+    re.MULTILINE,
+)
+"""A label such as "Present" with the names that follow it."""
+_NAME_PART = re.compile(_ANY_NAME)
+_PERSON_CONTEXT = re.compile(
+    r"[a-z,(][ ]+$|\b(?:[Dd]ear|[Hh]i|[Hh]ello)[ ]+$|(?:regards|sincerely|wishes|faithfully|thanks),?\s*\n+$"
+)
+"""What a name follows in the middle of a sentence, in a greeting, or in a closing."""
+_LOWER_WORD = re.compile(r"\b[a-zß-öø-ÿ][\w'’-]*")
+_LEAST_NAME_WORDS, _MOST_NAME_WORDS = 2, 4
+_CONTEXT = 40
+"""Characters before a name that are looked at."""
+_SENTENCE_BEFORE = re.compile(r"(?:^|[\n.!?])[ \t]*(?:[-*•][ ]*)?$")
+_NO_PERSON = frozenset(word.lower() for word in load_vocabulary()["not_people"]) | STOPWORDS
+_ROLES = frozenset(load_vocabulary()["people_labels"])
+_ELSEWHERE = frozenset(load_vocabulary()["other_stopwords"]) - STOPWORDS
 _GIVEN_NAMES = frozenset(load_vocabulary()["given_names"])
 _NOT_ORGANISATIONS = frozenset(load_vocabulary()["not_organisations"])
 _NOT_PLACES = frozenset(load_vocabulary()["not_places"])
@@ -180,16 +204,46 @@ def _candidates(text: str) -> Iterator[Entity]:
         _entity("PER", 0.75, match) for match in _FULL_NAME.finditer(text) if match[0].split()[0] in _GIVEN_NAMES
     )
     yield from (_entity("PER", 0.75, match) for match in _INITIALS.finditer(text))
+    for labelled in _PEOPLE_LABEL.finditer(text):
+        names = _NAME_PART.finditer(text, *labelled.span("names"))
+        yield from (_entity("PER", 0.8, name) for name in names if _may_be_person(name[0].split()))
     for listed in _NAMES.finditer(text):
         names = list(re.compile(_PLAIN_NAME).finditer(text, listed.start(), listed.end()))
         if any(name[0].split()[0] in _GIVEN_NAMES for name in names):
             yield from (_entity("PER", 0.7, name) for name in names)
     yield from (_entity("LOC", 0.9, match) for match in _PLACES.finditer(text))
+    yield from _unlisted_people(text)
     yield from (_entity("ORG", 0.5, match) for match in _ACRONYM.finditer(text) if match[0] not in _NOT_ORGANISATIONS)
     yield from (_entity("PER", 0.5, match) for match in _SINGLE_WORD.finditer(text) if match[0] in _GIVEN_NAMES)
     yield from (
         _entity("LOC", 0.4, match) for match in _PLACE_AFTER.finditer(text) if match["entity"] not in _NOT_PLACES
     )
+
+
+def _unlisted_people(text: str) -> Iterator[Entity]:
+    """Yields full names of people whose given names are in no list, by their capitals and by what surrounds them."""
+    ordinary = Counter(_LOWER_WORD.findall(text))
+    if sum(ordinary[word] for word in _ELSEWHERE) > sum(ordinary[word] for word in STOPWORDS):
+        return  # in German every noun has a capital
+    for match in _FULL_NAME.finditer(text):
+        words = list(_SINGLE_WORD.finditer(text, *match.span()))
+        while words and (words[0][0].lower() in _NO_PERSON or words[0][0].lower() in _ROLES):
+            words.pop(0)
+        if not _LEAST_NAME_WORDS <= len(words) <= _MOST_NAME_WORDS:
+            continue
+        names = [word[0] for word in words]
+        if not _may_be_person(names) or any(name.lower() in ordinary for name in names):
+            continue
+        start = words[0].start()
+        before = text[max(0, start - _CONTEXT) : start]
+        is_subject = _SENTENCE_BEFORE.search(before) and _LOWER_WORD.match(text, match.end() + 1)
+        if is_subject or _PERSON_CONTEXT.search(before):
+            yield Entity("PER", text[start : match.end()], 0.5, start, match.end())
+
+
+def _may_be_person(names: Sequence[str]) -> bool:
+    """Whether no word is known to be something else, or an abbreviation in capitals."""
+    return not any(name.lower() in _NO_PERSON or (name.isupper() and len(name) > 1) for name in names)
 
 
 def _entity(kind: str, score: float, match: re.Match[str]) -> Entity:

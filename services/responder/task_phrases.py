@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from services.responder.markdown import describe_file, format_percent, inline, inline_full, join_list, quote
@@ -79,28 +79,81 @@ _KINDS = {
     "misc": "other names",
 }
 _ASKED_KINDS = {
-    name: (re.compile(rf"\b(?:{asked})\b|{cjk}", re.IGNORECASE), frozenset(kinds.split()))
+    name: (re.compile(rf"\b(?:{asked})\b" + (f"|{cjk}" if cjk else ""), re.IGNORECASE), frozenset(kinds.split()))
     for name, asked, cjk, kinds in (
-        ("amounts of money", r"prices?|amounts?|money", "금액|가격|金额|价格", "money"),
+        (
+            "amounts of money",
+            r"prices?|amounts?|money|costs?|sums?|beträge|preise|montants|prix|importes|precios",
+            "금액|가격|金额|价格",
+            "money",
+        ),
         (
             "phone numbers",
-            r"(?:tele)?phone numbers?|telefonnummern?|numéros? de téléphone|teléfonos?",
+            (
+                r"(?:(?:tele)?phone|mobile|contact|fax)(?: and \w+)? numbers?|telephones?|telefonnummern?"
+                r"|numéros? de téléphone|teléfonos?"
+            ),
             "전화|电话",
             "phone",
         ),
         (
             "e-mail addresses",
-            r"e-?mail addresses|e-?mails|e-?mail-adressen?|correos?|courriels?",
+            r"e-?mail addresses|e-?mails?|e-?mail-adressen?|correos?|courriels?",
             "이메일|邮箱|邮件",
             "email",
         ),
-        ("dates", r"dates?", "날짜|日期", "date"),
-        ("organisations", r"compan(?:y|ies)|organi[sz]ations?", "회사|公司", "org"),
-        ("places", r"places?|cities|countries|locations?", "장소|地点", "loc gpe address"),
-        ("people", r"names?|people|persons?|namen|personen|noms?|nombres|personas", "이름|名字|人名", "per person"),
+        (
+            "addresses",
+            r"(?<!mail )(?<!mail-)(?:street |postal )?address(?:es)?|adressen|adresses",
+            "주소|地址",
+            "address email",
+        ),
+        ("links", r"links?|urls?|web ?(?:sites?|pages?|addresses)", "链接|링크", "url"),
+        ("dates", r"dates?|deadlines?|appointments?|termine|fechas", "날짜|日期", "date"),
+        ("times", r"times?|uhrzeiten|heures|horas", "시간|时间", "time"),
+        ("percentages", r"percentages?|percents?", "퍼센트|百分比", "percent"),
+        (
+            "organisations",
+            r"compan(?:y|ies)|organi[sz]ations?|firms?|firmen|entreprises|empresas",
+            "회사|公司",
+            "org",
+        ),
+        (
+            "places",
+            r"places?|cit(?:y|ies)|towns?|countr(?:y|ies)|locations?|orte|städte|länder|lieux|villes|pays|lugares|ciudades",
+            "장소|도시|나라|地点|城市|国家",
+            "loc gpe",
+        ),
+        (
+            "people",
+            r"people|persons?|who|whom|attendees|participants|employees|colleagues|guests|personen|personnes|personas",
+            "사람|人名|人物",
+            "per person",
+        ),
     )
 }
 """How requests name kinds, and what models call them."""
+_ASKED_NAMES = re.compile(r"\b(?:names?|namen|noms?|nombres)\b|이름|名字", re.IGNORECASE)
+_NAMED = {
+    "people": frozenset(("per", "person")),
+    "organisations": frozenset(("org",)),
+    "places": frozenset(("loc", "gpe")),
+}
+"""Kinds that have names."""
+_ALL_KINDS = re.compile(
+    r"\b(?:entit(?:y|ies)|everything|anything|details|information|info|data|facts|when|where|what kinds?)\b",
+    re.IGNORECASE,
+)
+"""Words of requests for more than the kinds that they name."""
+_SOURCE_MAIL = re.compile(
+    r"\b(?:in|from|of|on|inside|within|through)\s+(?:(?:this|that|these|those|the|my|our|both|an?|all)\s+)+(?:\w+\s+)?e-?mails?\b(?!\s+address)",
+    re.IGNORECASE,
+)
+"""A mail that something is to be found in."""
+_SURE_NAME = 0.95
+"""Score from which names are found by a trained model; rules and lists miss more."""
+_PARTS = re.compile(r"[,;&+]|\b(?:and|or|plus)\b")
+_POLITE = re.compile(r"\W*(?:(?:please|pls|thanks|thank you|hi|hello|hey|ok|only|nothing else)\W*)*", re.IGNORECASE)
 
 
 def describe_result(task: Task) -> str:
@@ -190,24 +243,59 @@ def _classes(labels: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _describe_entities(task: Task) -> str:
-    entities = [entity for entity in _records(task, "entities") if isinstance(entity.get("text"), str)]
-    if not entities:
-        return f"No names, dates, places or amounts were found{_in(task)}."
+    asked = _asked_kinds(task.source)
+    wanted = frozenset[str]().union(*asked.values())
+    records = [entity for entity in _records(task, "entities") if isinstance(entity.get("text"), str)]
+    entities = [one for one in records if not asked or str(one.get("entity")).lower() in wanted]
     kinds: dict[str, list[str]] = {}
     for entity in entities:
         mentioned = kinds.setdefault(inline(str(entity.get("entity") or "entity")), [])
         if (words := inline(entity["text"])) not in mentioned:
             mentioned.append(words)
+    for kind, words in kinds.items():
+        if kind.lower() in _NAMED["people"]:
+            kinds[kind] = [name for name in words if not _is_part_of_name(name, words)]
+    missing = join_list([name for name, of in asked.items() if not any(kind.lower() in of for kind in kinds)])
+    if not entities and not missing:
+        return f"No names, dates, places or amounts were found{_in(task)}."
+    if not entities:
+        return f"{_capitalised(missing)} could not be found{_in(task)}."
     lines = [f"- {_KINDS.get(kind.lower(), kind)}: {_listed(words)}" for kind, words in kinds.items()]
-    return f"{_missing_kinds(task, kinds)}Found{_in(task)}:\n\n" + "\n".join(lines)
+    lead = f"{_capitalised(missing)} could not be found. " if missing else ""
+    return f"{lead}Found{_in(task)}:\n\n" + "\n".join(lines) + _doubt_of_names(asked, entities)
 
 
-def _missing_kinds(task: Task, found: Iterable[str]) -> str:
-    """A sentence on the kinds that a request names and of which nothing was found; empty without one."""
-    kinds = {kind.lower() for kind in found}
-    missing = [name for name, (asked, of) in _ASKED_KINDS.items() if asked.search(task.source) and not kinds & of]
-    sentence = f"{join_list(missing)} could not be found"
-    return f"{sentence[0].upper()}{sentence[1:]}. " if missing else ""
+def _asked_kinds(source: str) -> Mapping[str, frozenset[str]]:
+    """The kinds that a request names, with what models call them; none if it is about all kinds."""
+    words = _SOURCE_MAIL.sub(" ", source)
+    if _ALL_KINDS.search(words):
+        return {}
+    parts = [part for part in _PARTS.split(words) if not _POLITE.fullmatch(part)]
+    patterns = [_ASKED_NAMES, *(pattern for pattern, _ in _ASKED_KINDS.values())]
+    if not all(any(pattern.search(part) for pattern in patterns) for part in parts):
+        return {}  # a part may name another kind, or one with a typing error
+    asked = {name: kinds for name, (pattern, kinds) in _ASKED_KINDS.items() if pattern.search(words)}
+    if _ASKED_NAMES.search(words) and not asked.keys() & _NAMED.keys():
+        asked["names"] = frozenset(("misc",)).union(*_NAMED.values())
+    return asked
+
+
+def _doubt_of_names(asked: Mapping[str, frozenset[str]], entities: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence on names that may be missing, if a request asks for names and the model finds them by rules."""
+    kinds = [name for name in asked if name in _NAMED or name == "names"]
+    named = frozenset[str]().union(*_NAMED.values())
+    scores = [one.get("score") for one in entities if str(one.get("entity")).lower() in named]
+    if not kinds or (scores and all(isinstance(score, int | float) and score >= _SURE_NAME for score in scores)):
+        return ""
+    return f"\n\nIt is not certain that these are all {join_list(kinds)}: the model that looked may have missed some."
+
+
+def _is_part_of_name(name: str, names: Sequence[str]) -> bool:
+    return any(f" {name} " in f" {other} " for other in names if other != name)
+
+
+def _capitalised(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def has_answer(task: Task) -> bool:

@@ -167,6 +167,18 @@ def test_numbers_of_bills_and_accounts_are_no_dates() -> None:
             "Present were Julia Brandt, Jorun Reed and Oxana Yilkov.",
             [("PER", "Julia Brandt"), ("PER", "Jorun Reed"), ("PER", "Oxana Yilkov")],
         ),
+        (
+            "Attendees: Thandiwe Mokoena, Kit and Bjarne Hvid\nTakudzwa Moyo sent his apologies.",
+            [("PER", "Thandiwe Mokoena"), ("PER", "Kit"), ("PER", "Bjarne Hvid"), ("PER", "Takudzwa Moyo")],
+        ),
+        (
+            "Later we met Xiulan Tran-Bell.\n\nKind regards,\nNkechi Obi",
+            [("PER", "Xiulan Tran-Bell"), ("PER", "Nkechi Obi")],
+        ),
+        ("Payment Terms apply. The Summer Fair is on. We met Breeze Lettings.", []),
+        ("Die Zahlung ist mit dem Vertrag fällig, und Ihre Miete steigt.", []),
+        ("In October 63 parcels came, and from 12 to 14 June none.", [("DATE", "12 to 14 June")]),
+        ("Call 0161 555 0199, or 020 7946 0958.", [("PHONE", "0161 555 0199"), ("PHONE", "020 7946 0958")]),
         ("We met in Room 204.", []),
         (
             "2024-03-12, 11/04/2024 and May 3rd, 1999",
@@ -370,6 +382,9 @@ def hostile_texts() -> list[str]:
         "A" + " " * size + "b",
         "\n" * size + "a",
         "but good " * (size // 9),
+        "Present: " * (size // 9),
+        "Guests: " + "Kit, " * (size // 5),
+        "then Bo Li " * (size // 11),
         "\0\x07\ufffd" * (size // 3),
         "𝕏👩‍👩‍👧‍👦" * (size // 10),
         "".join(
