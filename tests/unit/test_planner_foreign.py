@@ -833,6 +833,61 @@ ENGLISH = (
 )
 
 
+EVERYDAY: list[Row] = [
+    ("Kannst du die Tafel abschreiben?", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("Mach aus der Aufnahme eine MP3-Datei", ("a.wav",), ["audio-conversion(audio=file1; format=mp3)"]),
+    (
+        "Dreh das Poster um 180 Grad",
+        ("a.png",),
+        ["image-to-image(image=file1, instruction='rotate the poster by 180 degrees')"],
+    ),
+    (
+        "Mach das Bild etwas dunkler",
+        ("a.png",),
+        ["image-to-image(image=file1, instruction='darken the image a bit')"],
+    ),
+    ("Ist da jemand zu sehen?", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("Wie viele Seiten hat das Handbuch?", ("a.pdf",), ["page-count(image=file1)"]),
+    ("Hat es ihr gefallen?", ("a.txt",), ["text-classification(text=file1)"]),
+    ("¿Qué pone en la pared?", ("a.jpg",), ["image-to-text(image=file1)"]),
+    ("Pásalo a ogg", ("a.wav",), ["audio-conversion(audio=file1; format=ogg)"]),
+    (
+        "Reduce la foto a 300 píxeles de ancho",
+        ("a.png",),
+        ["image-to-image(image=file1, instruction='reduce the photo to 300 pixels wide')"],
+    ),
+    ("¿Cuántos somos en la foto?", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("¿Es una queja?", ("a.txt",), ["text-classification(text=file1)"]),
+    ("Quiero escucharlo", ("a.txt",), ["text-to-speech(text=file1)"]),
+    ("Je le veux en PDF", ("a.png",), ["image-conversion(image=file1; format=pdf)"]),
+    ("C'est pour des badges : combien sont-ils sur la photo ?", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("Assombris un peu la photo", ("a.png",), ["image-to-image(image=file1, instruction='darken a bit the photo')"]),
+    ("Écris ce qu'elle dit", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
+    ("이 녹음을 flac로 변환해 주세요", ("a.wav",), ["audio-conversion(audio=file1; format=flac)"]),
+    ("이 글을 음성 파일로 만들어 주시겠어요?", ("a.txt",), ["text-to-speech(text=file1)"]),
+    (
+        "사진을 좌우로 뒤집어 주세요",
+        ("a.png",),
+        ["image-to-image(image=file1, instruction='mirror photo horizontally')"],
+    ),
+    ("保存为JPG格式", ("a.png",), ["image-conversion(image=file1; format=jpeg)"]),
+    ("把图片缩小一半", ("a.png",), ["image-to-image(image=file1, instruction='resize image by half')"]),
+    ("一共有多少个字？", ("a.txt",), ["text-statistics(text=file1)"]),
+]
+
+
+@pytest.mark.parametrize(("text", "files", "expected"), EVERYDAY)
+def test_everyday_request_is_planned_with_lite_tasks(text: str, files: tuple[str, ...], expected: list[str]) -> None:
+    draft = embedded_plan(plan_request(text, files))
+    assert notation(draft.tasks) == expected
+    assert draft.notes == ()
+
+
+def test_command_with_an_unknown_verb_is_not_taken_for_a_statement() -> None:
+    draft = embedded_plan(plan_request("Tarabistouille la photo. Combien de personnes sur la photo ?", ("a.jpg",)))
+    assert "object-detection" not in [task.task for task in draft.tasks]
+
+
 @pytest.mark.parametrize(
     ("text", "files", "tasks"),
     [*GERMAN, *FRENCH, *SPANISH, *ITALIAN, *PORTUGUESE, *CHINESE, *JAPANESE, *KOREAN, *FURTHER, *NEGATED],

@@ -54,7 +54,10 @@ def merged(rules: RuleReading, learned: Weights) -> Draft:
     known = hints(rules, draft, indexes)
     reading = read(tokens(rules.wording), known, learned)
     agreed = AGREEMENT_FACTOR if _graph(known) == reading.graph else DISAGREEMENT_FACTOR
-    probability = _rules_probability(reading, known, asks=_only_asks(rules, own_files=known.own_files))
+    answering = frozenset(indexes[name] for name in _READING if name in indexes)
+    probability = _rules_probability(
+        reading, known, asks=_only_asks(rules, own_files=known.own_files), answering=answering
+    )
     if probability is not None:
         return with_confidence(draft, probability * agreed)
     plan = rules.plan.empty()
@@ -119,13 +122,14 @@ def _graph(known: Hints) -> Graph:
     return Graph(known.intents, frozenset(link for link in known.links if link[0] != SENT))
 
 
-def _rules_probability(reading: Reading, known: Hints, *, asks: bool) -> float | None:
+def _rules_probability(reading: Reading, known: Hints, *, asks: bool, answering: frozenset[int]) -> float | None:
     """The probability of the rules' plan; None if the learned graph is planned instead.
 
     Args:
         reading: the learned graph.
         known: what rules found.
         asks: whether rules found only questions about what was sent.
+        answering: intents that answer any question, so that rules that know a task for one are right more often.
     """
     graph = _graph(known)
     probability = reading.graphs.get(graph, 0.0)
@@ -136,9 +140,10 @@ def _rules_probability(reading: Reading, known: Hints, *, asks: bool) -> float |
     if not (known.intents and reading.graph.intents):
         least = MIN_GRAPH_PROBABILITY_WITH_FILES if known.kinds and reading.graph.intents else MIN_GRAPH_PROBABILITY
         return probability if reading.probability < least else None
-    if asks and not known.left_open and reading.probability < MIN_PROBABILITY_FOR_QUESTIONS:
-        return max(probability, PREFERRED_PLAN_PROBABILITY)
     is_certain = known.certainty >= (MIN_CERTAINTY_WITH_OWN_FILES if known.own_files else MIN_CERTAINTY)
+    is_question = asks or (is_certain and known.own_files and reading.graph.intents <= answering)
+    if is_question and not known.left_open and reading.probability < MIN_PROBABILITY_FOR_QUESTIONS:
+        return max(probability, PREFERRED_PLAN_PROBABILITY)
     is_graph_likelier = reading.probability >= min(MIN_PROBABILITY, MIN_PROBABILITY_RATIO * probability)
     if is_certain and not (is_graph_likelier or known.left_open or known.placeholders):
         return max(probability, PREFERRED_PLAN_PROBABILITY)

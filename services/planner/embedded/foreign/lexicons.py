@@ -177,7 +177,8 @@ class LanguageLexicon:
         if latin := _LATIN.match(masked, at, end):
             word = _WORD.match(masked, at, end) if self.spaced else None
             stop_at = max(latin.start() + len(latin.group().rstrip(".-")), word.end() if word else 0)
-            return borrowed(masked, at, stop_at)
+            first = latin.group().partition("-")[0]
+            return borrowed(masked, at, latin.start() + len(first) if first in BY_EXTENSION else stop_at)
         return Token(at, self._unknown_end(masked, at, end), Kind.UNKNOWN, "")
 
     def _unknown_end(self, masked: str, at: int, end: int) -> int:
@@ -202,7 +203,7 @@ def borrowed(masked: str, start: int, end: int) -> Token:
 def _in_english(word: str) -> Kind:
     if english().verb.fullmatch(word):
         return Kind.VERB
-    if word[0].isdigit() or any(noun.fullmatch(word) for noun in english().nouns.values()):
+    if word[0].isdigit() or word in BY_EXTENSION or any(noun.fullmatch(word) for noun in english().nouns.values()):
         return Kind.NOUN
     return Kind.WORD if word in english().common else Kind.UNKNOWN
 

@@ -38,6 +38,8 @@ _READERS = frozenset(BRIDGES.values())
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 _QUOTED = re.compile(r"[\"“”„«»「」『』《》]")
 _ADJECTIVES_FIRST = "de"
+_COMMANDS_FIRST = frozenset({"fr", "es", "it", "pt"})
+_PART_END = re.compile(r"[:.!?\n]")
 
 
 def planned(request: Request, plan: Plan) -> Draft:
@@ -72,6 +74,7 @@ class _Rendered:
         self._questions = sum(_QUESTION in task.arguments for task in draft.tasks)
         tasks = tuple(self._task(task) for task in draft.tasks)
         skipped = [placed for placed in self._english.unknown() if not self._is_carried(placed)]
+        skipped = [] if self._reads_everything(draft) else [one for one in skipped if not self._is_stated(one)]
         if any(self._matters(placed) for placed in skipped) or (skipped and not tasks):
             return self._as_question(plan) or _not_understood(self._tag, *self._words(skipped))
         notes = [self._note(note) for note in draft.notes]
@@ -112,6 +115,23 @@ class _Rendered:
             return not (before.kind is Kind.WORD and after is not None and after.kind is Kind.NOUN)
         return before.kind is not Kind.NOUN
 
+    def _reads_everything(self, draft: Draft) -> bool:
+        """Whether it only asks what is written or said, which is answered in full wherever that is."""
+        readers = bool(draft.tasks) and all(task.task in _READERS for task in draft.tasks)
+        return readers and self._english.asks and not any(one.piece.kind is Kind.THEN for one in self._english.placed)
+
+    def _is_stated(self, placed: Placed) -> bool:
+        """Whether an unknown word is in a statement, in a language whose commands begin with the verb."""
+        if self._tag not in _COMMANDS_FIRST:
+            return False
+        text = self._english.text
+        start = max((stop.end() for stop in _PART_END.finditer(text, 0, placed.at)), default=0)
+        stop = _PART_END.search(text, placed.end)
+        end = stop.start() if stop else len(text)
+        part = [one for one in self._english.placed if start <= one.at < end]
+        asks = any(one.piece.kind in (Kind.VERB, Kind.ASK) for one in part)
+        return not asks and part[0] is not placed and len(text) > end + 1
+
     def _is_carried(self, placed: Placed) -> bool:
         return any(start <= placed.piece.start and placed.piece.end <= end for start, end in self._carried)
 
@@ -140,7 +160,7 @@ class _Rendered:
     def _argument(self, port: str, argument: Argument) -> Argument:
         if isinstance(argument, Many):
             return Many(tuple(self._text(port, item) if isinstance(item, Text) else item for item in argument.items))
-        if not isinstance(argument, Text) or (port == _INSTRUCTION and self._understood(argument.text)):
+        if not isinstance(argument, Text) or port == _INSTRUCTION:
             return argument
         return self._text(port, argument)
 
@@ -161,11 +181,6 @@ class _Rendered:
         sentences = [sentence.group().strip() for sentence in _SENTENCE.finditer(self._request.text)]
         found = [one for one in sentences if question.casefold() in one.casefold() and not _QUOTED.search(one)]
         return found[0] if len(found) == 1 and self._questions == 1 else question
-
-    def _understood(self, words: str) -> bool:
-        span = self._english.span(words)
-        unknown = [placed.piece for placed in self._english.unknown()]
-        return span is None or not any(span[0] <= piece.start < span[1] for piece in unknown)
 
     def _parameters(self, parameters_json: str) -> str:
         """The parameters, with names of classes as the user gave them."""
