@@ -860,7 +860,7 @@ EVERYDAY: list[Row] = [
     ("¿Es una queja?", ("a.txt",), ["text-classification(text=file1)"]),
     ("Quiero escucharlo", ("a.txt",), ["text-to-speech(text=file1)"]),
     ("Je le veux en PDF", ("a.png",), ["image-conversion(image=file1; format=pdf)"]),
-    ("C'est pour des badges : combien sont-ils sur la photo ?", ("a.jpg",), ["object-detection(image=file1)"]),
+    ("Il me faut des badges : combien sont-ils sur la photo ?", ("a.jpg",), ["object-detection(image=file1)"]),
     ("Assombris un peu la photo", ("a.png",), ["image-to-image(image=file1, instruction='darken a bit the photo')"]),
     ("Écris ce qu'elle dit", ("a.wav",), ["automatic-speech-recognition(audio=file1)"]),
     ("이 녹음을 flac로 변환해 주세요", ("a.wav",), ["audio-conversion(audio=file1; format=flac)"]),

@@ -241,15 +241,20 @@ class _RuleReader:
         found += self._vocabulary.by_name(masked, start, end)
         for first, last in pieces(masked, start, end):
             found += self._vocabulary.by_words(masked, first, last)
+        misspelt = [match for match in found if self._is_misspelt(match)]
+        most = WEAK if len(misspelt) < len(found) else LIKELY
         return [
-            replace(match, offered=self._task_intents.offered(match.tasks), weight=self._weight(match))
+            replace(
+                match,
+                offered=self._task_intents.offered(match.tasks),
+                weight=min(match.weight, most) if match in misspelt else match.weight,
+            )
             for match in found
         ]
 
-    def _weight(self, match: Match) -> int:
-        """Its weight; a typo is weak evidence that loses to any word as it was written."""
-        mended = any(match.start < end and start < match.end for start, end in self._wording.mended)
-        return WEAK if mended else match.weight
+    def _is_misspelt(self, match: Match) -> bool:
+        """Whether a corrected typo is part of it: weaker evidence, which loses to any word as it was written."""
+        return any(match.start < end and start < match.end for start, end in self._wording.mended)
 
     @property
     def _several(self) -> bool:

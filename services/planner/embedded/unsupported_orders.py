@@ -15,7 +15,7 @@ _DELIVERING = (
     rf"(?:e-?mail|mail|post|upload|publish|share|forward|tweet|fax|notify|alert|remind(?!\s+(?:me|us)\s+(?:of|what|when|where|which|who|why|how)\b)|buy|order|pay|book|reserve|sell"
     rf"|schedule|delete|install|deploy|execute|rename|archive|encrypt|compress|zip|frame)\s+{_OBJECT}(?!\w)"
     r"|(?:text|message|phone|call)\s+(?:me|us|him|her|them|everyone)\b"
-    rf"|(?:send|deliver)\s+(?!me\b|us\b){_OBJECT}(?!\w)(?!.*\bto\s+(?:me|us)\b)"
+    rf"|(?:send|deliver)\s+(?!me\b|us\b){_OBJECT}(?!\w)(?!.*\bto\s+(?:me|us)\b|(?:\s+\w+){{0,3}}?\s+back\b(?!\s+to\b))"
     r"|send\s+(?:me|us)\s+(?:an?\s+)?(?:e-?mail|mail|message|text\s+message)\b"
 )
 _CHANGING = re.compile(

@@ -10,6 +10,7 @@ from importlib.resources import files
 from services.planner.embedded.foreign.lexicons import SUPPORTED, UNSPACED, Kind, borrowed, commands, lexicon_of
 from services.planner.embedded.patterns import LIKELY
 from services.planner.embedded.patterns import lexicon as english
+from services.planner.embedded.spelling import spelling
 from services.planner.embedded.wording import MARKED, Wording
 
 ENGLISH, UNKNOWN = "en", "unknown"
@@ -154,7 +155,8 @@ def _common() -> Mapping[str, tuple[str, ...]]:
     data: dict[str, str] = json.loads(
         (files("services.planner.embedded.foreign") / "words.json").read_text(encoding="utf-8")
     )
-    known: dict[str, list[str]] = {word: [ENGLISH] for word in (*english().common, "a", "i")}
+    typos = (typo for typo, word in spelling().slips.items() if word in english().common)
+    known: dict[str, list[str]] = {word: [ENGLISH] for word in (*english().common, *typos, "a", "i")}
     for tag, words in data.items():
         for word in dict.fromkeys([*words.split(), *(commands(tag) if tag in SUPPORTED else ())]):
             known.setdefault(word, []).append(tag)
