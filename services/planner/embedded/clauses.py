@@ -37,7 +37,7 @@ _LEAD_IN = re.compile(
 """How words begin that a question may follow."""
 
 _WANTED = re.compile(r"\b(?:needs?|wants?|like|please|to be|can you|could you)\b")
-_PREPOSITION = r"(?:by|in|on|at|to|from|for|until|till|since|under|with|of|about)"
+_PREPOSITION = r"(?:by|in|on|at|to|from|for|until|till|since|under|with|of|about|after|before)"
 _ASKING = r"(?:what|who|whom|whose|where|when|why|which|how)"
 _QUESTION = re.compile(
     rf"(?:(?:{_PREPOSITION}\s+)?{_ASKING}(?:'?s|'?re)?|(?:is|are|was|were|does|did|do(?=\s+(?:you|they|we|i|these|those|people)\b)|has|have|can"
@@ -52,6 +52,25 @@ _ASKED_FOR = re.compile(
 """Words before a question in a statement: "tell me when it is due"."""
 
 _RELATIVE = re.compile(rf"(?:{_PREPOSITION}\s+)?(?:which|where|who|whom|whose|when)\b")
+_SUBJECT = (
+    r"(?:i|we|you|he|she|it|they|there|(?:any|some)(?:one|body|thing)?|the|this|that|these|those"
+    r"|my|our|your|his|her|its|their)"
+)
+_FINITE = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|would|should|will|must|may|am)(?:n'?t)?"
+_INVERTED = re.compile(
+    rf"(?:{_PREPOSITION}\s+)?(?:which|where|who|whom|whose|when)\s+(?:[\w-]+\s+){{0,3}}?{_FINITE}\s+{_SUBJECT}\b"
+)
+"""A question that is no relative clause, since its verb precedes its subject: "which number do I ring"."""
+
+_AUXILIARY = re.compile(rf"{_FINITE}\s")
+_AUXILIARY_AND_SUBJECT = re.compile(rf"{_FINITE}\s+{_SUBJECT}\b")
+_SUBORDINATE = re.compile(rf"(?:when|while|since|what|where|how)\s+(?:an?|{_SUBJECT})\b|how\s+\w+\s*(?=[,.!]|$)")
+"""Beginning of a clause or of an exclamation, unless a question mark follows."""
+
+_LOOKBACK = 10
+"""Characters before a stretch in which the sentence before it may end."""
+
+_MARK = re.compile(r"[.!?](?!\w)")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _FEWEST_QUESTION_WORDS = 3
 _SHORT_QUESTION = re.compile(r"(?:what|who|where|when|why|which|how)\s+[\w'-]+\s*\?")
@@ -155,7 +174,17 @@ class Reader:
         long_enough = len(_WORD.findall(words)) >= _FEWEST_QUESTION_WORDS or _SHORT_QUESTION.match(words)
         if not (_QUESTION.match(words) and long_enough):
             return False
-        return stretch.leads or not _RELATIVE.match(words)
+        stated = _SUBORDINATE.match(words) or (_AUXILIARY.match(words) and not _AUXILIARY_AND_SUBJECT.match(words))
+        if stated and self._stated(stretch):
+            return False
+        return stretch.leads or not _RELATIVE.match(words) or bool(_INVERTED.match(words))
+
+    def _stated(self, stretch: Stretch) -> bool:
+        """Whether it begins a sentence that ends in a full stop or exclamation mark."""
+        masked = self._wording.masked
+        before = masked[max(0, stretch.start - _LOOKBACK) : stretch.start].rstrip()
+        mark = _MARK.search(masked, stretch.start)
+        return bool(mark) and mark.group() != "?" and (not before or before[-1] in ".!?")
 
     def _core(self, stretch: Stretch) -> str:
         words = _ENUMERATED.sub("", self._wording.masked[stretch.start : stretch.end])

@@ -8,17 +8,44 @@ from services.planner.embedded.resources import Resource, resources
 from services.planner.request import Request
 
 _INTERJECTIONS = r"(?:(?:oh|oops|ah|hm+|uh|um|wait|ok|no|nope|sorry|actually)[,.!\s]+)*"
-_CLEAR = r"(?:scratch that|i meant?|or rather|actually,? no|no,? wait|wait,? no|make that)\b"
+_CLEAR = (
+    r"(?:scratch that|forget that|ignore that|i meant?|or rather|actually,? no|no,? wait|wait,? no"
+    r"|hang on|hold on|make that|my (?:mistake|bad|fault)|i take that back|correction"
+    r"|i (?:mixed|got) (?:that|it|this|them|things) (?:up|wrong|mixed up))\b"
+)
+_UNMARKED = r"(?=,?\s+(?:not\s+)?(?:the|my|our|his|her|its|their|don't|do\s+not|just)\b)"
+"""Follows "no" or "sorry" that begins a correction without a clear word."""
+
 _MARKER = re.compile(
     rf"\s*(?:(?:[,;–—]|\.{{3}}|…|\s-+)\s*(?:(?:oh|oops|ah|hm+|uh|um|wait)[,\s]+)*"
-    rf"(?:(?:(?:no|nope|actually no|sorry)[,\s]+(?:wait|sorry|actually|i meant?)\b|sorry(?=,)|{_CLEAR})[,:\s]*)+"
-    rf"|[.?!]+\s+{_INTERJECTIONS}{_CLEAR}(?!\s+(?:by|with|to say)\b)(?<!mean(?=,))[,:\s]*)(?:just\s+)?",
+    rf"(?:(?:(?:no|nope|actually no|sorry)[,\s]+(?:wait|sorry|actually|hang on|hold on|i meant?)\b|sorry(?=,)"
+    rf"|(?:no|nope|sorry|actually){_UNMARKED}|{_CLEAR})[,:\s]*)+"
+    rf"|[.?!]+\s+{_INTERJECTIONS}(?:{_CLEAR}(?!\s+(?:by|with|to say)\b)(?<!mean(?=,))[,.:;\s]*)+)(?:just\s+)?",
     re.IGNORECASE,
 )
 """Words of a correction; behind the end of a sentence only the clear ones."""
 _NOTHING = re.compile(rf"\s*{_INTERJECTIONS}(?:no|nope|oops|sorry|oh|ah|wait)?\s*", re.IGNORECASE)
 """What a correction of an earlier message begins with."""
-_TRAILING = re.compile(r"[,\s]+(?:i meant?|instead|please)\s*(?=[.?!]*$)", re.IGNORECASE)
+_TRAILING = re.compile(
+    r"(?:[,\s]+(?:i meant?|instead|please|of course)"
+    r"|\s+(?:is|was) what i(?:'m| am| was)? (?:need|want|mean|meant|wanted|after|looking for))\s*(?=[.?!]*$)",
+    re.IGNORECASE,
+)
+_TAKEN_BACK = re.compile(
+    r"(?:please\s+)?(?:don't|do not|not|never mind|forget(?: about)?)\s[^,.;]{1,60}?(?:[,.;]\s*(?:but\s+)?|\s+but\s+)"
+    r"(?:(?:just|rather|only|instead)\s+)?(?=\S)",
+    re.IGNORECASE,
+)
+"""What a correction takes back before it says what is meant: "don't mirror it, just ..."."""
+_KINDS = (
+    re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", re.IGNORECASE),
+    re.compile(
+        r"\b(?:january|february|march|april|june|july|august|september|october|november|december)\b", re.IGNORECASE
+    ),
+    re.compile(r"\b\d[\d.,:]*\b"),
+)
+"""Words of one kind: a weekday replaces a weekday."""
+_WITH_PREPOSITION = re.compile(r"(?:in|on|at|for|from|to|of|until|with|by|per)\b", re.IGNORECASE)
 _COMMAND = re.compile(
     r"(?:what|who|where|when|why|which|how|is|are|does|read|summari[sz]e|make|turn|rotate|convert|count|find|tell|show"
     r"|give|translate|save|crop|resize|blur|describe|transcribe|extract|remove|list)\b",
@@ -31,6 +58,8 @@ _OTHER_FILE = re.compile(
     r"the\s+other\s+(?:one|file|document|pdf|picture|image|photo|recording|text|letter|bill|invoice|offer)[\s.!?]*",
     re.IGNORECASE,
 )
+_FURTHER = re.compile(r"\s*(?:--?|[,;–—])?\s+(?:and|then)\s+(?!(?:the|a|an|my|our)\b)")
+"""Where a request goes on behind a correction."""
 _LAST_WORD = re.compile(r"\S+\s*$")
 _PRONOUN = re.compile(r"\b(?:this|that|it|them|those|these)\s*$", re.IGNORECASE)
 _DETERMINER = r"(?:the|a|an|my|our|your|his|her|its|their)"
@@ -51,12 +80,17 @@ def apply_correction(request: Request) -> Request | None:
     marker = _MARKER.search(text) if len(text) <= _LONGEST else None
     if marker is None or _NOTHING.fullmatch(text[: marker.start()]) or not text[marker.end() :].strip():
         return request
-    before, after = text[: marker.start()], _TRAILING.sub("", text[marker.end() :])
+    before, after = text[: marker.start()], _TRAILING.sub("", _without_lead(text[marker.end() :]))
     corrected = replace_corrected(before, after, sent_files(request))
     if corrected is None:
         return None
     last = replace(request.conversation[-1], text=corrected)
     return replace(request, conversation=(*request.conversation[:-1], last))
+
+
+def _without_lead(after: str) -> str:
+    taken_back = _TAKEN_BACK.match(after)
+    return after[taken_back.end() :] if taken_back else after
 
 
 def sent_files(request: Request) -> list[Resource]:
@@ -92,7 +126,9 @@ def replace_corrected(before: str, after: str, there: Sequence[Resource]) -> str
 def _with_phrase(before: str, begin: int, after: str) -> str | None:
     """The request with another noun phrase; a command without one goes on with it."""
     if found := _phrase(before, begin, after):
-        return before[: found.start()] + after.rstrip(" .?!") + _rest(before, found)
+        further = _FURTHER.search(after)
+        meant, rest = (after[: further.start()], after[further.start() :]) if further else (after, "")
+        return before[: found.start()] + meant.rstrip(" .?!") + _rest(before, found) + rest
     if pronoun := _PRONOUN.search(before, begin):
         return before[: pronoun.start()] + after
     return None if _QUESTION.match(before, begin) else f"{before} {after}"
@@ -101,13 +137,27 @@ def _with_phrase(before: str, begin: int, after: str) -> str | None:
 def _with_word(before: str, begin: int, after: str) -> str | None:
     """The command with another last word; the question with another name, or another thing counted."""
     if not _QUESTION.match(before, begin):
-        return _LAST_WORD.sub("", before) + after
+        return _with_same_kind(before, begin, after) or _LAST_WORD.sub("", before) + after
     is_name = after[:1].isupper() and _NAME.search(before, begin)
+    if phrase := _phrase(before, begin, after, must_be_similar=True):
+        return before[: phrase.start(1)] + after.strip(" .?!") + _rest(before, phrase)
     found = list((_NAME if is_name else _COUNTED).finditer(before, begin))
     if not found or " " in after.strip():
-        return None
+        return _with_same_kind(before, begin, after)
     start, end = found[-1].span(0 if is_name else 1)
     return before[:start] + after.strip(" .?!") + before[end:]
+
+
+def _with_same_kind(before: str, begin: int, after: str) -> str | None:
+    """The question with another day, month, number, or phrase with the same preposition."""
+    words = after.strip(" .?!")
+    if preposition := _WITH_PREPOSITION.match(words):
+        found = list(re.finditer(rf"\b{preposition[0]}\b", before[begin:], re.IGNORECASE))
+        return before[: begin + found[-1].start()] + words if found else None
+    for kind in _KINDS:
+        if kind.fullmatch(words) and (found := list(kind.finditer(before, begin))):
+            return before[: found[-1].start()] + words + before[found[-1].end() :]
+    return None
 
 
 def _rest(before: str, phrase: re.Match[str]) -> str:
@@ -115,12 +165,12 @@ def _rest(before: str, phrase: re.Match[str]) -> str:
     return f" {rest}" if rest else ""
 
 
-def _phrase(before: str, begin: int, after: str) -> re.Match[str] | None:
-    """The noun phrase that a correction replaces: one with a word of it, else the last."""
+def _phrase(before: str, begin: int, after: str, *, must_be_similar: bool = False) -> re.Match[str] | None:
+    """The noun phrase that a correction replaces: one with a word of it, else the last unless it must be similar."""
     words = set(_WORD.findall(after.lower())) - {"the", "a", "an", "my", "our", "your", "his", "her", "its", "their"}
     phrases = list(_PHRASE.finditer(before, begin))
     similar = [one for one in phrases if words & set(_WORD.findall(one[1].lower()))]
-    return next(iter(similar or phrases[-1:]), None)
+    return next(iter(similar or ([] if must_be_similar else phrases[-1:])), None)
 
 
 def _with_other_file(before: str, there: Sequence[Resource]) -> str | None:

@@ -4,6 +4,7 @@ import re
 
 from services.planner.embedded.clauses import sentences
 from services.planner.embedded.patterns import CERTAIN, Lexicon
+from services.planner.embedded.questions import COURTESY, NO_CONTENT
 from services.planner.embedded.rules import RuleReading
 from services.planner.embedded.wording import MARKED
 from services.planner.task_spec import Modality
@@ -65,14 +66,8 @@ _NOUN_TOO = re.compile(
 """Verbs of orders that begin noun phrases, too: "order number"."""
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_COURTESY = re.compile(r"[\s,]+(?:please|pls|plz|thanks?|thx|thank\s+you)\W*$")
 _EDGES = " .,:;!?-–—\n"
 _FINITE_FORM = re.compile(rf"\b{_FINITE}")
-_NO_CONTENT = re.compile(
-    rf"(?:{_PREPOSITION}\s+)?{_ASKING_WORD}(?:'?s|'?re)?(?:\s+(?:much|many|long|old|big|time|day|date)|\s+{_FINITE}"
-    r"|\s+(?:it|that|this|they|those|these|be|cost|costs|exactly|again|please|then))*"
-)
-"""A question whose words do not say what it is about: "what that was"."""
 
 
 def implied_question(reading: RuleReading, lexicon: Lexicon) -> str:
@@ -93,7 +88,7 @@ def implied_question(reading: RuleReading, lexicon: Lexicon) -> str:
         return ""
     text, masked = reading.wording.text, reading.wording.masked
     for start, end in reversed(list(sentences(masked))):
-        sentence = _COURTESY.sub("", masked[start:end])
+        sentence = COURTESY.sub("", masked[start:end])
         if len(sentence) <= LONGEST and (found := _implied(sentence, lexicon)):
             words = text[start + found[0] : start + found[1]].strip(_EDGES)
             return f"{words[:1].upper()}{words[1:]}?"
@@ -102,7 +97,8 @@ def implied_question(reading: RuleReading, lexicon: Lexicon) -> str:
 
 def _implied(sentence: str, lexicon: Lexicon) -> tuple[int, int] | None:
     """The span of the question that a sentence implies."""
-    polite = lexicon.polite.match(sentence)
+    talk = lexicon.chat.match(sentence)
+    polite = lexicon.polite.match(sentence, talk.end() if talk else 0)
     at = polite.end() if polite else 0
     core = sentence[at:]
     whole = sentence.strip(_EDGES)
@@ -114,15 +110,17 @@ def _implied(sentence: str, lexicon: Lexicon) -> tuple[int, int] | None:
         return _object(sentence, at + inquiry.end())
     wishes = list(_WISH.finditer(sentence))
     if wishes and not is_requested:
-        return _object(sentence, wishes[-1].end())
+        needed = _object(sentence, wishes[-1].end())
+        says_nothing = needed and NO_CONTENT.fullmatch(sentence[needed[0] :].strip(_EDGES))
+        return (at, len(sentence)) if says_nothing else needed
     if is_requested or _orders(core, lexicon):
         return None
     states = any(_STATES.match(words) or lexicon.context.match(words) for words in (core, sentence.lstrip()))
     for asked in _ASKED.finditer(core):
         if not states or _FREE.match(core, asked.start()) or _KNOWING.search(core[: asked.start()]):
-            has_content = not _NO_CONTENT.fullmatch(core[asked.start() :].strip(_EDGES))
+            has_content = not NO_CONTENT.fullmatch(core[asked.start() :].strip(_EDGES))
             return (at + asked.start() if has_content else at), len(sentence)
-    is_phrase = "?" in sentence or not (states or _FINITE_FORM.search(core))
+    is_phrase = "?" in sentence or _FINITE_FORM.match(core) or not (states or _FINITE_FORM.search(core))
     return (at, len(sentence)) if is_phrase and _has_content(core, lexicon) else None
 
 

@@ -169,7 +169,7 @@ _WHAT_IT_DOES = (
 )
 _REPLIES = {
     "help": _WHAT_IT_DOES,
-    "self": _WHAT_IT_DOES,
+    "self": f"I am a program, not a person. {_WHAT_IT_DOES}",
     "thanks": "You are welcome.",
     "farewell": "Goodbye.",
     "greeting": "Hello! Send a file or a text and say what to do with it.",

@@ -131,7 +131,7 @@ def lexicon() -> Lexicon:
         cues=cues,
         nouns=nouns,
         page=_compiled([words["page"], "<pdf>"], words),
-        chat=re.compile(rf"\W*(?:(?:{_expanded('|'.join(chat), words)})(?:\W+|$))+"),
+        chat=re.compile(rf"\W*+(?:(?>(?:{_expanded('|'.join(chat), words)})(?![\w']))\W*+)++"),
         small_talk={kind: _compiled(patterns, words) for kind, patterns in data["chat"].items()},
         verb=_compiled(data["verbs"], words),
         polite=re.compile(rf"[\W_]*(?:(?:{_expanded(data['polite'], words)})\b[\W_]*)*"),

@@ -35,7 +35,25 @@ _OVER = re.compile(
 )
 _PLAIN_TURN = re.compile(rf"\s+(?:{_TURN})\b")
 _NOUNS = re.compile(r"(?:^|(?<=[.;:?!\n])|,\s+and\s+)\s*(?:and\s+)?([^.;:?!,\n][^.;:?!\n]{2,80})\?")
+COURTESY = re.compile(
+    r"(?:[\s,]+(?:please|pls|plz|thanks?|thx|cheers|thank\s+you|do\s+you\s+know|any\s+idea|i\s+wonder))+(?=\W*$)",
+    re.IGNORECASE,
+)
+"""Words behind a question that are no part of it."""
+
+_EDGES = " ,.:;?!\n\t"
+_PLEASE = re.compile(r"^(?:please|pls|plz)\s+", re.IGNORECASE)
+_SAID = re.compile(r"[^\W\d_]{3,}")
 _WISH = re.compile(r"(?:can|could|would|will|may)\s+(?:you|u|i|we)\b|(?:please|pls|ok|right|and)\b")
+NO_CONTENT = re.compile(
+    rf"(?:{_BEFORE}\s+)?{_ASKING}(?:\s+(?:much|many|long|old|big|far|often|time|day|date|one))?(?:\s+{_FORM})?"
+    rf"(?:\s+(?:it|that|this|they|those|these)(?:\s+{_FORM})?)?(?:\s+(?:be|costs?|in\s+total|exactly|again|please|then|there|here))*"
+)
+"""A question whose words do not say what it is about: "how much", "what was that"."""
+
+_NEED = re.compile(
+    r"(?:(?:i|we)(?:'m|'d)?\s+)?(?:(?:just|only|really)\s+)?(?:need|want|looking\s+for|about|regarding)\s+"
+)
 _LOOK_UP = re.compile(r"(?:please\s+)?(?:look\s+up|find(?:\s+out)?)\s+(?=the\b|his\b|her\b|my\b)", re.IGNORECASE)
 _FILE = re.compile(
     rf"(?<!\bis)(?<!\bare)(?<!\bwas)(?<!\bwere)\s+(?:in|on|of|from)\s+(?:the\s+(?:file|photo|picture|scan)\s+)?{MARKED}+$"
@@ -50,12 +68,25 @@ def find_questions(text: str, masked: str, lexicon: Lexicon, spec: Spec) -> list
         end = _end(masked, start)
         spans += [(one, last) for one, last in _several(masked, start, end) if masked[one:last].strip()]
         at = max(end, start + 1)
+    spans = list(_with_topics(masked, spans))
     spans += [span for span in _nouns(masked) if not any(start < span[1] and span[0] < end for start, end in spans)]
     if len(spans) == 1:
         return [_written(text, *spans[0])]
     there = {port.modality for port in spec.inputs} - {Modality.TEXT}
     own = [span for span in spans if not _others(lexicon.find(masked, *span, there), span[0], spec)]
     return [_written(text, *span) for span in sorted(own or spans)]
+
+
+def _with_topics(masked: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The spans of questions; one that does not say what it is about begins with the words before it."""
+    before = 0
+    for start, end in spans:
+        if NO_CONTENT.fullmatch(masked[start:end].strip(_EDGES)) and _SAID.search(masked, before, start):
+            need = _NEED.match(masked, before)
+            yield need.end() if need else before, end
+        else:
+            yield start, end
+        before = end
 
 
 def _nouns(masked: str) -> Iterator[tuple[int, int]]:
@@ -70,7 +101,7 @@ def part(words: str) -> str:
     lead = _LOOK_UP.match(words)
     start = lead.end() if lead else 0
     end = _end(words.lower(), start) if len(words.lower()) == len(words) else len(words)
-    return words[start:end].strip(" ,.:;") or words
+    return COURTESY.sub("", words[start:end].strip(" ,.:;")) or words
 
 
 def _others(found: Sequence[Match], start: int, spec: Spec) -> bool:
@@ -80,7 +111,7 @@ def _others(found: Sequence[Match], start: int, spec: Spec) -> bool:
 
 
 def _written(text: str, start: int, end: int) -> str:
-    words = text[start:end].strip(" ,.:;\n\t")
+    words = _PLEASE.sub("", COURTESY.sub("", text[start:end].strip(" ,.:;\n\t")))
     mark = "?" if text[end:].lstrip()[:1] == "?" and not words.endswith("?") else ""
     return words[:1].upper() + words[1:] + mark
 

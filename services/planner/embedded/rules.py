@@ -14,7 +14,7 @@ from services.planner.embedded.plan_builder import PlanBuilder
 from services.planner.embedded.resources import Resource, resources
 from services.planner.embedded.spelling import read_mended
 from services.planner.embedded.steps import Step
-from services.planner.embedded.task_intents import TaskIntents
+from services.planner.embedded.task_intents import CONVERSING, TaskIntents
 from services.planner.embedded.unsupported_orders import unsupported_orders
 from services.planner.embedded.vocabulary import Vocabulary
 from services.planner.embedded.wording import MARKED, QUOTE_MARK, Wording
@@ -168,7 +168,14 @@ class _RuleReader:
             refused=frozenset(self._reader.refused) - {step.spec.name for step in self._steps}
             | (_DETECTING if self._only_pdfs else frozenset()),
             is_final=self._conditional
+            or self._is_small_talk()
             or (self._continues() or self._distinguishes_files() if has_tasks else asks_back),
+        )
+
+    def _is_small_talk(self) -> bool:
+        """Whether the whole request is small talk that no task answers."""
+        return bool(self._lexicon.chat.fullmatch(self._wording.masked.strip())) and not self._task_intents.offered(
+            CONVERSING
         )
 
     def _sentences(self) -> list[tuple[int, int]]:

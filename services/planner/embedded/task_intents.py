@@ -33,7 +33,7 @@ _QUESTION = ("question",)
 """A cue for whatever can answer a question."""
 
 _DOCUMENTS = "document-question-answering"
-_CONVERSING = ("conversational", "text-generation")
+CONVERSING = ("conversational", "text-generation")
 _SPEAKING, _SOUND_FILES = "text-to-speech", "audio-conversion"
 _SUMMARIZING, _TRANSLATING = "summarization", "translation"
 _MEDIA = (Modality.TABLE, Modality.IMAGE, Modality.AUDIO, Modality.VIDEO)
@@ -174,7 +174,7 @@ class TaskIntents:
             return [("table-question-answering",)]
         if subject is not None:
             return [("question-answering",)]
-        return [_CONVERSING] if any(name in self._catalogue for name in _CONVERSING) else []
+        return [CONVERSING] if any(name in self._catalogue for name in CONVERSING) else []
 
     def _about_page(self, clause: Clause) -> bool:
         """Whether a question about a picture is about the writing on it."""
