@@ -35,6 +35,32 @@ def test_short_follow_up_is_completed_by_the_question_before_it(text: str, quest
     assert complete(plan_request(text, earlier=INVOICE)).text == question
 
 
+@pytest.mark.parametrize(
+    ("before", "text", "question"),
+    [
+        ("what did the laptop itself cost?", "and the mouse?", "what did the mouse cost?"),
+        ("when is the concert", "and the rehearsal?", "when is the rehearsal?"),
+        ("how much is the car insurance per year?", "what about the bike?", "how much is the bike per year?"),
+        ("when does Boris arrive", "and Anna?", "when does Anna arrive?"),
+        ("what did the charger cost?", "same for the dock please", "what did the dock cost?"),
+        ("who is the landlord", "phone number?", "What is the phone number?"),
+        ("when is the concert", "opening hours as well", "What is the opening hours?"),
+        ("how much is a room in june?", "and in july?", "how much is a room in july"),
+        ("when do you open on saturday", "and on sunday?", "when do you open on sunday"),
+        ("what does a ticket cost", "and for children?", "What does a ticket cost for children?"),
+        ("where does the bus leave", "and how long does that take?", "how long does the bus take?"),
+    ],
+)
+def test_follow_up_asks_the_question_before_it_about_another_thing(before: str, text: str, question: str) -> None:
+    earlier = (Turn(by_user=True, text=before, attachments=inputs(["letter.pdf"])),)
+    assert complete(plan_request(text, earlier=earlier)).text == question
+
+
+@pytest.mark.parametrize("text", ["thanks", "summarize it", "translate please", "great, thanks", "are you sure?"])
+def test_message_with_a_request_of_its_own_is_no_follow_up(text: str) -> None:
+    assert complete(plan_request(text, earlier=INVOICE)).text == text
+
+
 FLOUR = (Turn(by_user=True, text="how much flour do I need?", attachments=inputs(["cake.txt"])),)
 TWO_FILES = (Turn(by_user=True, text="what's the total in a.pdf?", attachments=inputs(["a.pdf", "b.pdf"])),)
 

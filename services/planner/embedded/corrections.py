@@ -123,6 +123,24 @@ def replace_corrected(before: str, after: str, there: Sequence[Resource]) -> str
     return (_with_phrase if is_phrase else _with_word)(before, begin, after)
 
 
+def replace_same_kind(before: str, begin: int, after: str) -> str | None:
+    """Returns a request with another day, month, number, or phrase with the same preposition; None if it has none.
+
+    Args:
+        before: the request.
+        begin: where the sentence begins that may change.
+        after: what is meant instead.
+    """
+    words = after.strip(" .?!")
+    if preposition := _WITH_PREPOSITION.match(words):
+        found = list(re.finditer(rf"\b{preposition[0]}\b", before[begin:], re.IGNORECASE))
+        return before[: begin + found[-1].start()] + words if found else None
+    for kind in _KINDS:
+        if kind.fullmatch(words) and (found := list(kind.finditer(before, begin))):
+            return before[: found[-1].start()] + words + before[found[-1].end() :]
+    return None
+
+
 def _with_phrase(before: str, begin: int, after: str) -> str | None:
     """The request with another noun phrase; a command without one goes on with it."""
     if found := _phrase(before, begin, after):
@@ -137,27 +155,15 @@ def _with_phrase(before: str, begin: int, after: str) -> str | None:
 def _with_word(before: str, begin: int, after: str) -> str | None:
     """The command with another last word; the question with another name, or another thing counted."""
     if not _QUESTION.match(before, begin):
-        return _with_same_kind(before, begin, after) or _LAST_WORD.sub("", before) + after
+        return replace_same_kind(before, begin, after) or _LAST_WORD.sub("", before) + after
     is_name = after[:1].isupper() and _NAME.search(before, begin)
     if phrase := _phrase(before, begin, after, must_be_similar=True):
         return before[: phrase.start(1)] + after.strip(" .?!") + _rest(before, phrase)
     found = list((_NAME if is_name else _COUNTED).finditer(before, begin))
     if not found or " " in after.strip():
-        return _with_same_kind(before, begin, after)
+        return replace_same_kind(before, begin, after)
     start, end = found[-1].span(0 if is_name else 1)
     return before[:start] + after.strip(" .?!") + before[end:]
-
-
-def _with_same_kind(before: str, begin: int, after: str) -> str | None:
-    """The question with another day, month, number, or phrase with the same preposition."""
-    words = after.strip(" .?!")
-    if preposition := _WITH_PREPOSITION.match(words):
-        found = list(re.finditer(rf"\b{preposition[0]}\b", before[begin:], re.IGNORECASE))
-        return before[: begin + found[-1].start()] + words if found else None
-    for kind in _KINDS:
-        if kind.fullmatch(words) and (found := list(kind.finditer(before, begin))):
-            return before[: found[-1].start()] + words + before[found[-1].end() :]
-    return None
 
 
 def _rest(before: str, phrase: re.Match[str]) -> str:

@@ -3,7 +3,8 @@
 import re
 from dataclasses import replace
 
-from services.planner.embedded.corrections import replace_corrected, sent_files
+from services.planner.embedded.corrections import replace_corrected, replace_same_kind, sent_files
+from services.planner.embedded.patterns import lexicon
 from services.planner.request import Request
 
 LONGEST = 60
@@ -13,7 +14,7 @@ LONGEST_QUESTION = 200
 """Characters of the question before it."""
 
 _LEAD = re.compile(
-    r"\W*(?:(?:and|but|ok(?:ay)?|so|no|oops|sorry|actually|i\s+mean(?:t)?|what\s+about|how\s+about|also|then)\b[\s,:]*)*",
+    r"\W*(?:(?:and|but|ok(?:ay)?|so|no|oops|sorry|actually|i\s+mean(?:t)?|what\s+about|how\s+about|also|then|(?:the\s+)?same\s+(?:question\s+)?for)\b[\s,:]*)*",
     re.IGNORECASE,
 )
 _PREPOSITION = (
@@ -21,6 +22,7 @@ _PREPOSITION = (
 )
 _ASKING = r"(?:what|which|who|whom|whose|where|when|why|how)"
 _WORD = r"[^\W\d_][\w'’-]*"
+_PRONOUN_WORD = r"(?:i|you|he|she|it|we|they|this|that|these|those|yes|sure|good|great)"
 _VERB = r"(?:is|are|was|were|does|do|did|has|have|had|can|could|would|will|should|must|may)\b"
 _NO_VERB = rf"(?!{_VERB})"
 _QUESTION_WORDS = re.compile(
@@ -32,8 +34,35 @@ _QUESTION_WORDS = re.compile(
 _PHRASE = re.compile(rf"({_PREPOSITION}\s+(?:{_NO_VERB}\S+\s*){{1,5}}?)[\s.!?]*", re.IGNORECASE)
 """A follow-up that only narrows the question."""
 
-_NOUN = re.compile(rf"((?:the|my|our|his|her|its|their|your)\s+(?:{_NO_VERB}\S+\s*){{1,5}}?)[\s.!?]*", re.IGNORECASE)
+_NOUN = re.compile(
+    r"(?:(?P<determiner>the|my|our|his|her|its|their|your)\s+)?"
+    rf"(?P<noun>(?!(?:{_PREPOSITION}|{_ASKING}|{_PRONOUN_WORD})\b){_NO_VERB}{_WORD}(?:\s+{_NO_VERB}{_WORD}){{0,3}}?)"
+    r"(?P<also>(?:[\s,]+(?:too|as\s+well|also|then|please|pls))*)[\s.!?]*",
+    re.IGNORECASE,
+)
 """A follow-up that only names another thing."""
+
+_ATTRIBUTE = re.compile(
+    r"\b(?:date|deadline|day|time|hours|address|number|iban|code|pin|password|e-?mail|website|phone|name|author|sender|place"
+    r"|location|room|reason|duration|length|size|weight|age|reference|platform|gate|seat)s?$",
+    re.IGNORECASE,
+)
+_AMOUNT = re.compile(
+    r"\b(?:price|cost|fee|rate|amount|total|sum|balance|vat|tax|discount|deposit|rent|salary|wage|bill)s?$",
+    re.IGNORECASE,
+)
+"""What a thing has: a question of its own rather than the question before it about another thing."""
+
+_ASKS_AMOUNT = re.compile(r"how\s+much\b|.*\b(?:cost|price|fee)s?\b", re.IGNORECASE | re.DOTALL)
+_SUBJECT_OF = re.compile(
+    rf"\b(?P<verb>is|are|was|were|(?:do|doe|di|wil|ca|ha|coul|woul|shoul)[a-z]+)\s+"
+    rf"(?P<subject>(?:(?:the|my|our|this|that|his|her|their|an?)\s+)(?:(?!{_PREPOSITION}\b){_WORD}\s*)+|(?-i:[A-Z]){_WORD}?(?=\s))",
+    re.IGNORECASE,
+)
+_WITH_VERB = 2
+"""Words of a subject with a determiner; behind "does", a further one is the verb."""
+
+_BE = ("is", "are", "was", "were")
 
 _COUNTED = re.compile(r"how\s+(?:much|many)\s+(?=[^\W\d_])", re.IGNORECASE)
 """Beginning of a question whose thing counted another thing replaces."""
@@ -67,10 +96,6 @@ _QUESTION = re.compile(
 )
 _CONTRACTION = re.compile(rf"\b({_ASKING})['’]s\b", re.IGNORECASE)
 _EDGES = " .?!"
-_SUBJECT = re.compile(
-    rf"\b(?:is|are|was|were|does|do|did|will|can)\s+((?:the|my|our|this|that|his|her|their)\s+(?:{_NO_VERB}{_WORD}\s*){{1,3}})",
-    re.IGNORECASE,
-)
 
 
 def complete(request: Request) -> Request:
@@ -119,18 +144,43 @@ def _completed(text: str, question: re.Match[str]) -> str | None:
     if asking := _QUESTION_WORDS.fullmatch(core):
         return f"{_capitalized(asking[1])}{rest}?"
     if phrase := _PHRASE.fullmatch(core):
-        return f"{_capitalized(question['asking'])}{rest} {phrase[1].strip(_EDGES)}?"
-    if (noun := _NOUN.fullmatch(core)) and lead and lead.end():
-        if counted := _COUNTED.match(question["asking"]):
-            return f"{counted[0]}{_without_determiner(noun[1])}{rest}?"
-        return f"What is {noun[1].strip(_EDGES)}?"
-    if (about := _PRONOUN.fullmatch(core)) and (subject := _SUBJECT.search(question[0])):
-        return f"{about[1]}{subject[1].strip()}{about[2]}"
+        words = phrase[1].strip(_EDGES)
+        return (
+            replace_same_kind(question[0].rstrip(" .?!"), 0, words)
+            or f"{_capitalized(question['asking'])}{rest} {words}?"
+        )
+    noun = _NOUN.fullmatch(core)
+    continues = bool(lead and lead.end()) or text.endswith("?")
+    if noun and (continues or noun["also"]) and not lexicon().verb.match(core.lower()):
+        return _about_noun(noun, question)
+    if (about := _PRONOUN.fullmatch(core)) and (subject := _subject(question[0])):
+        return f"{about[1]}{question[0][slice(*subject)].strip()}{about[2]}"
     return None
 
 
-def _without_determiner(noun: str) -> str:
-    return noun.strip(_EDGES).partition(" ")[2]
+def _about_noun(noun: re.Match[str], question: re.Match[str]) -> str:
+    """The question before a follow-up that only names another thing, about this; else what it is."""
+    words = noun["noun"].strip(_EDGES)
+    whole = f"{noun['determiner'] or 'the'} {words}" if noun["determiner"] or words.islower() else words
+    if counted := _COUNTED.match(question["asking"]):
+        return f"{counted[0]}{words}{question['rest'].rstrip(' .!?')}?"
+    asks_other = _ATTRIBUTE.search(words) or (_AMOUNT.search(words) and not _ASKS_AMOUNT.match(question[0]))
+    if (subject := _subject(question[0])) and not asks_other:
+        return f"{question[0][: subject[0]]}{whole}{question[0][subject[1] :].rstrip(' .!?')}?"
+    return f"What is {whole}?"
+
+
+def _subject(question: str) -> tuple[int, int] | None:
+    """The span of the thing that a question is about."""
+    found = _SUBJECT_OF.search(question)
+    if found is None:
+        return None
+    words = question[: found.end()].rstrip(_EDGES)
+    end = len(words)
+    is_name = " " not in found["subject"].strip()
+    if found["verb"].lower() not in _BE and not is_name and len(found["subject"].split()) > _WITH_VERB:
+        end = len(words.rpartition(" ")[0])
+    return found.start("subject"), end
 
 
 def _capitalized(words: str) -> str:
