@@ -45,6 +45,17 @@ _NAME = re.compile(
     r"(?<![\w.])[A-ZÀ-ÖØ-Þ][\w'’-]*\w(?:[ ]+(?:of[ ]+|the[ ]+|de[ ]+|von[ ]+)?[A-ZÀ-ÖØ-Þ][\w'’-]*\w){0,4}"
 )
 _TITLES = re.compile(r"(?:Mrs?|Ms|Dr|Prof|Sir|Herr|Frau|Mme|M|Sra?)\.?")
+_RECURRING = re.compile(
+    r"\b(?:(?:every|each|first|second|third|fourth|last)\s+){0,3}(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+    r"|\b\d{1,2}(?:st|nd|rd|th)\b",
+    re.IGNORECASE,
+)
+"""Days without a date: "every second Wednesday", "the 5th"."""
+_CALENDAR_NAME = re.compile(
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|january|february|march|april|may|june|july|august|september|october"
+    r"|november|december)",
+    re.IGNORECASE,
+)
 _NO_NAME = re.compile(
     rf"\b(?i:{join_patterns(_PATTERNS['place_noun'])})$|^(?:In|On|At|By|From|Until|Since|Before|After)\b"
 )
@@ -68,23 +79,25 @@ _UNITS = tuple(
 )
 """Units in which what a question asks for is measured."""
 _HOURS = re.compile(
-    r"\b(?:from|between|von|de|entre|zwischen)\s+\d{1,2}(?:[:.]\d\d)?\s+(?:to|till|until|and|bis|à|a|y|et|und)"
-    r"\s+\d{1,2}(?:[:.]\d\d)?\b(?![.,]\d|\s*(?:%|[€£$]))"
+    r"\b(?:from|between|von|de|entre|zwischen)\s+(?:[01]?\d|2[0-4])(?:[:.]\d\d)?\s+(?:to|till|until|and|bis|à|a|y|et|und)"
+    r"\s+(?:[01]?\d|2[0-4])(?:[:.]\d\d)?\b(?![.,]\d|\s*(?:%|[€£$]))"
 )
 _MONTHS = re.compile(
     r"\b(?:early |late |mid-)?(?:January|February|March|April|June|July|August|September|October|November|December"
     r"|Januar|Februar|März|Juni|Juli|Oktober|Dezember|janvier|février|avril|juin|juillet|août|septembre|octobre|novembre"
     r"|décembre|enero|febrero|marzo|abril|junio|julio|agosto|septiembre|octubre|noviembre|diciembre)\b|(?<=in )May\b"
 )
-_PLACE_JOINT = re.compile(r"\s+(?:at|in|on)\s+")
+_PLACE_JOINT = re.compile(r" +(?:(?:at|in|on) +)?")
 _ROOM = re.compile(r"\b(?:room|hall|building)\b", re.IGNORECASE)
 _CODE = (
-    r"[A-Z0-9][\w/-]*\d[\w/-]*|\d[\d -]*\d|\d|[A-Z]\b"
+    r"\d+(?:\.\d+)+|[A-Z0-9][\w/-]*\d[\w/-]*(?:\.\d+)*|\d[\d -]*\d|\d|[A-Z]\b"
     r"|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b"
 )
+_NAMED_NUMBER = re.compile(r"\b([a-z]{3,}) (?:number|no|code|id)\b", re.IGNORECASE)
+"""A number whose noun a question names: "serial number"."""
 _DATE_WITH_TIME = re.compile(r"\s*(?:,|at|um|à|a las|from|von|de|ab)?\s*")
 _RANGE = re.compile(r"\s*(?:to|and|until|till|bis|à|a|hasta|-|–|—|至|到|부터|까지|~)\s*")
-_MOVED = re.compile(r"\b(?:moved|changed|postponed|rescheduled|shifted)\b.{0,40}\bfrom\s+$", re.IGNORECASE)
+_MOVED = re.compile(r"\b(?:mov|chang|postpon|reschedul|shift|push)\w*\b.{0,40}\bfrom\s+$", re.IGNORECASE)
 """What precedes two dates that are no range: "moved from Saturday to Sunday"."""
 _LIST = re.compile(r"\s*(?:,|and|&|,\s*and|und|et|y|e)\s*")
 _ASKS_FOR_ALL = re.compile(r"\b(?:has|have|had|are there|were there|in total|altogether|in all)\b", re.IGNORECASE)
@@ -112,6 +125,10 @@ def find_code(question: Question, text: str) -> list[Span]:
 def _nouns(question: str) -> Iterator[str]:
     """Yields the words that a code may stand behind, from the end of the question's noun phrase."""
     skipped = {"number", "what", "which", "the", "code", "is", "no", "do", "have", "from", "into", "for", "my", "our"}
+    named = _NAMED_NUMBER.search(question)
+    if named and named[1].lower() not in skipped:
+        yield named[1].lower()
+        return
     yield from (word for word in split_words(question) if word not in skipped and len(word) > 2)  # noqa: PLR2004  # shorter words are no nouns
 
 
@@ -178,6 +195,7 @@ def _names(text: str) -> Iterator[Span]:
         if (
             _TITLES.fullmatch(match[0])
             or _NO_NAME.search(match[0])
+            or _CALENDAR_NAME.fullmatch(match[0])
             or (match[0].isupper() and len(match[0]) > _LONGEST_INITIALS)
         ):
             continue
@@ -217,6 +235,8 @@ def _noun_end(text: str, end: int, counted: str) -> int:
 def _with_times(entities: Sequence[Entity], text: str) -> list[Span]:
     """Returns dates, joined with the time behind them; times alone if there are no dates."""
     days = [(one.start, one.end) for one in entities if one.kind == "DATE"]
+    recurring = [span for span in _matches(_RECURRING, text) if not any(a <= span[0] and span[1] <= b for a, b in days)]
+    days = sorted([*(span for span in days if not _overlaps(span, recurring)), *recurring])
     dates = days if any(_MOVED.search(text[:start]) for start, _ in days) else _join(days, _RANGE, text)
     times = _join([(one.start, one.end) for one in entities if one.kind == "TIME"], _RANGE, text)
     if not times:

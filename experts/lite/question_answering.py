@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from experts.host.handler import Handler, Inputs, Outputs, Parameters, single
 from experts.lite.answer_spans import Span, find_spans
 from experts.lite.bill_fields import find_bill_field, find_extreme
+from experts.lite.guesses import LIMIT, LIMIT_ASKED, find_guess
 from experts.lite.qualifiers import lacks_qualifier
 from experts.lite.question_types import (
     FIXED_FORMAT_KINDS,
@@ -25,6 +27,8 @@ from experts.lite.question_types import (
 )
 from experts.lite.text_processing import Sentence, require_text, split_sentences
 
+SURE = 0.6
+"""Score from which an answer is stated as a fact rather than as a guess."""
 WEAK_FIELD = 0.6
 """Score of a field of a bill below which a passage may answer better."""
 UNQUALIFIED_FACTOR = 0.55
@@ -40,7 +44,11 @@ _LABEL_SHARE = 0.3
 _LABEL_WORDS = re.compile(r"[^\W_]+")
 _SHORT_TEXT_WORDS = 60
 _LONE_SPAN_SCORE, _LONE_FIXED_SCORE, _GUESS_SCORE = 0.35, 0.6, 0.25
+_BEST_GUESS = 0.55
+_OLD_SHARE = 0.8
+"""Share of the score of an unsure answer from the question's own words that a guess must have to replace it."""
 _AMBIGUITY_FACTOR = 0.55
+_OUTDATED_FACTOR = 0.4
 _RIVAL_SHARE = 0.9
 """Share of the best coverage from which a span of another passage makes an answer ambiguous."""
 _DOUBTFUL_SUPPORT = 0.44
@@ -82,8 +90,9 @@ _CHOICE = re.compile(
 """Questions that ask for one of several texts rather than for a part of one."""
 _COPULA, _REASON = compile_pattern("copula"), compile_pattern("reason")
 _SUPERSEDED, _CURRENT = compile_pattern("superseded"), compile_pattern("current")
+_PLANNED = compile_pattern("planned")
 _ASKS_FOR_OLD = re.compile(r"\b(?:old|original(?:ly)?|before|previous(?:ly)?|former(?:ly)?|first|was)\b", re.IGNORECASE)
-_FROM_TO = re.compile(r"\b(?:moved|changed|postponed|rescheduled|shifted|verschoben)\b.{0,40}\bfrom\s+$", re.IGNORECASE)
+_FROM_TO = re.compile(r"\b(?:mov|chang|postpon|reschedul|shift|push|verschoben)\w*\b.{0,40}\bfrom\s+$", re.IGNORECASE)
 _FINAL_PREPOSITION = re.compile(r"\b(with|by|from|to|for|of|under|at)\s*\?*$", re.IGNORECASE)
 _NO_AGENT = re.compile(r"\b(?:in|at|on|to|from|for|near|of)\s+(?:the\s+|[A-Z]\w*\.\s+)?$")
 """What precedes a name that does nothing."""
@@ -94,6 +103,8 @@ _CLAUSE_END = re.compile(
 _CONTINUATION = re.compile(r"(?:and|or|but|which|who|that|than|so|because|und|et|y)\b|\d+$", re.IGNORECASE)
 """How a complement begins that answers nothing: with the next clause, or as a bare number."""
 _SHORT_LINE = 45
+_LABELLED = re.compile(r"[A-ZÀ-ÖØ-Þ][^\W\d_]+(?: [^\W\d_]+){0,2}: ")
+"""How a line with a label begins, which is a passage of its own."""
 _LONGEST_PASSAGE, _MOST_SPANS = 500, 20
 
 
@@ -149,8 +160,23 @@ def _find_best(parsed: Question, context: str) -> Answer | None:
 
 
 def find_passage_answer(question: Question, context: str) -> Answer | None:
-    """Answers from the passages of a text; None without enough evidence."""
-    units = split_passages(context)
+    """Answers from the passages of a text; if no answer is sure, with a guess. None without enough evidence."""
+    passages = split_passages(context)
+    answer = _find_supported(question, passages, context)
+    if answer and answer.score >= SURE:
+        return answer
+    guess = find_guess(question, passages)
+    if guess is None:
+        return answer
+    start, end, evidence = guess
+    score = min(_BEST_GUESS, round(evidence * _DEFAULT_FACTOR, 4))
+    if answer and (answer.score * _OLD_SHARE > score or start <= answer.start < answer.end <= end):
+        return answer
+    return Answer(context[start:end], score, start, end)
+
+
+def _find_supported(question: Question, units: Sequence[Sentence], context: str) -> Answer | None:
+    """Answers from the passages that share the question's own words."""
     names = _QUESTION_NAME.findall(question.text)
     if names and not any(name.lower() in context.lower() for name in names):
         return None
@@ -163,7 +189,8 @@ def find_passage_answer(question: Question, context: str) -> Answer | None:
     best = max(covered, key=lambda one: one.rank)
     text = context[best.start : best.end]
     ambiguity = _AMBIGUITY_FACTOR if _is_ambiguous(question, best, covered, context) else 1.0
-    score = min(1.0, best.coverage) * _FACTORS.get(question.kind, _DEFAULT_FACTOR) * ambiguity
+    currency = _OUTDATED_FACTOR if best.currency < 0 else 1.0
+    score = min(1.0, best.coverage) * _FACTORS.get(question.kind, _DEFAULT_FACTOR) * ambiguity * currency
     return Answer(text, round(score, 4), best.start, best.end)
 
 
@@ -235,7 +262,10 @@ class _Candidate:
 
 
 def _ends_passage(line: str, following: str) -> bool:
-    return "\t" in line or "\t" in following or (len(line) < _SHORT_LINE and not following[:1].islower())
+    has_cells = "\t" in line or "\t" in following
+    return (
+        has_cells or _LABELLED.match(following) is not None or (len(line) < _SHORT_LINE and not following[:1].islower())
+    )
 
 
 def _answer(inputs: Inputs, _parameters: Parameters) -> Outputs:
@@ -286,11 +316,17 @@ def _is_label_in(passage: str, question: str) -> bool:
 def _candidates(question: Question, passages: Sequence[Sentence]) -> Iterator[_Candidate]:
     found = {passage: spans for passage in passages if (spans := find_spans(question, passage.text)[:_MOST_SPANS])}
     keys, before = _key_tokens(question), dict(zip(passages[1:], passages, strict=False))
+    after = {one: following.text for one, following in pairwise(passages)}
+    limits = question.kind in {AnswerKind.DATE, AnswerKind.TIME} and LIMIT_ASKED.search(question.text) is not None
     for whole, passage in _score_passages(question, passages, found):
         for start, end in found.get(passage, ()):
-            features = _features(question, passage.text, (start, end))
-            has_keys = keys <= content_tokens(passage.text + " " + (before[passage].text if passage in before else ""))
-            support = _support(question, passage.text, (start, end), found[passage]) if has_keys else _DOUBTFUL_SUPPORT
+            features = _features(question, passage.text, (start, end), after.get(passage, ""))
+            is_supported = keys <= content_tokens(f"{passage.text} {before[passage].text if passage in before else ''}")
+            if limits and "\t" not in passage.text:
+                is_supported &= LIMIT.search(passage.text[:start]) is not None
+            support = _DOUBTFUL_SUPPORT
+            if is_supported:
+                support = _support(question, passage.text, (start, end), found[passage])
             coverage = whole * support
             rank = (round(coverage + 0.2 * features[0], 4), *features)
             yield _Candidate(coverage, rank, passage.start, passage.start + start, passage.start + end)
@@ -331,7 +367,7 @@ def _clause_tokens(text: str, span: Span) -> frozenset[str]:
     return content_tokens(text[start : span[0]] + " " + text[span[1] : end])
 
 
-def _features(question: Question, text: str, span: Span) -> tuple[float, ...]:
+def _features(question: Question, text: str, span: Span, following: str) -> tuple[float, ...]:
     """Returns what speaks for a span within its passage, the most important first; larger is better."""
     start, end = span
     before, after = text[:start], text[end:]
@@ -348,7 +384,7 @@ def _features(question: Question, text: str, span: Span) -> tuple[float, ...]:
     if question.kind in {AnswerKind.MEASURE, AnswerKind.COUNT, AnswerKind.MONEY}:
         noun = re.match(r"\s+(?:of\s+|for\s+)?([\w-]+)", after)
         role = 1.0 if noun and content_tokens(noun[1]) & question.focus else 0.0
-    return (_currency(question, text, span), role, -(distance // _DISTANCE_STEP), -float(distance))
+    return (_currency(question, text, span, following), role, -(distance // _DISTANCE_STEP), -float(distance))
 
 
 def _distance(question: Question, span: Span, word: Span) -> int:
@@ -358,12 +394,12 @@ def _distance(question: Question, span: Span, word: Span) -> int:
     return word[0] - span[1] + (0 if question.kind is AnswerKind.WHO else _PRECEDING_PENALTY)
 
 
-def _currency(question: Question, text: str, span: Span) -> float:
+def _currency(question: Question, text: str, span: Span, following: str) -> float:
     """Returns 1 for what is valid now, -1 for what has been moved or cancelled, 0 if the passage tells neither."""
     if _ASKS_FOR_OLD.search(question.text):
         return 0.0
     before, after = text[: span[0]], text[span[1] :]
-    if _FROM_TO.search(before):
+    if _FROM_TO.search(before) or (_PLANNED.search(before) and _CURRENT.search(after + following)):
         return -1.0
     if _SUPERSEDED.search(after) and not _CURRENT.search(before):
         return -1.0

@@ -97,7 +97,7 @@ class Question:
         plain = " ".join(text[-_LONGEST_QUESTION:].replace("’", "'").split())
         kind = next((kind for kind, pattern in _KINDS if pattern.search(plain)), AnswerKind.ANY)
         tokens = content_tokens(plain, is_question=True)
-        hints = frozenset(token for token in tokens if token in _HINTS)
+        hints = frozenset(token for token in tokens if token in HINTS)
         return cls(plain, kind, tokens - hints, hints)
 
 
@@ -144,7 +144,7 @@ def _synonyms() -> dict[str, str]:
     return {stem(word): stem(cluster.split()[0]) for cluster in _CLUSTERS for word in cluster.split()}
 
 
-_HINTS = frozenset(
+HINTS = frozenset(
     _canonical(stem(word))
     for word in ("take", "last", "cost", "charge", "valid", "new", "now", "current", "pay", "due")
 )

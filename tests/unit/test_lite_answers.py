@@ -130,6 +130,91 @@ def test_answer_with_a_rival_is_at_most_a_guess(question: str, context: str) -> 
     assert found is None or found.score < SURE
 
 
+ALLOTMENT = """Minutes of the allotment committee, 3 March 2026
+
+Present: Joan Petrie, Abdul Rahman, Kirsty Vale
+Apologies: Norman Finch (in hospital)
+
+The pump was mended on 20 February. The plumber charged 160 pounds.
+The yearly fee goes up from 45 to 50 pounds. It must be paid by 30 April.
+Kirsty is in charge of the cakes."""
+HOTEL = """Hotel Seeblick, Konstanz
+Guest\tMarion Tully
+Arrival\tSat 5 July, from 15:00
+Departure\tTue 8 July, until 11:00
+You can cancel free of charge until 28 June. Bicycles may be left in the cellar."""
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "expected"),
+    [
+        ("Who couldn't be there?", ALLOTMENT, "Norman Finch"),
+        ("Who was missing?", ALLOTMENT, "Norman Finch"),
+        ("who looks after the cakes?", ALLOTMENT, "Kirsty"),
+        ("What's the last day for paying the fee?", ALLOTMENT, "30 April"),
+        ("When does Marion check in?", HOTEL, "5 July"),
+        ("until when can I cancel for nothing?", HOTEL, "28 June"),
+        ("Where can I put my bike?", HOTEL, "in the cellar"),
+        ("how much is admission?", "The museum opened in 1974. Tickets are 7 pounds.", "7 pounds"),
+        ("Who teaches the trombone?", "Mrs. Pell teaches the oboe, Mr. Ames the trombone.", "Ames"),
+        ("Which day is the chemstry test?", "Physics\t3 May, 9:00\nChemistry\t5 May, 9:00", "5 May, 9:00"),
+        ("how much does the essay count for?", "The essay counts for 30 percent.", "30 percent"),
+        ("Where can I pay?", "The fine can be paid at the desk next to the stairs.", "at the desk next to the stairs"),
+        (
+            "who runs the workshop?",
+            "The bike is ready.\n\nKind regards,\nOwen Bartlett\nWorkshop manager",
+            "Owen Bartlett",
+        ),
+    ],
+)
+def test_other_words_for_the_same_lead_to_a_guess(question: str, context: str, expected: str) -> None:
+    found = find_answer(question, context)
+    assert found is not None
+    assert found.text == expected
+    assert found.score < SURE
+
+
+@pytest.mark.parametrize(
+    ("question", "context"),
+    [
+        ("What is the teacher called?", "The course begins on 6 October. Tom Baker collects the fees."),
+        ("Who is the insurer?", ALLOTMENT),
+        ("What is Peter's salary?", "Anna Bell earns 3,000 pounds. She works in Leeds."),
+    ],
+)
+def test_nothing_is_guessed_without_evidence(question: str, context: str) -> None:
+    assert find_answer(question, context) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "outdated"),
+    [
+        ("When is the fair?", "The fair was planned for 9 May. It will now be held on 16 May.", "9 May"),
+        ("What's the new launch date?", "The launch moves from 12 May to 26 May.", "12 May"),
+        ("Until when does the shop take parcels?", "The shop opened in 2009. Parcels are taken until 15:30.", "2009"),
+    ],
+)
+def test_date_that_no_longer_holds_or_is_no_limit_is_not_the_answer(question: str, context: str, outdated: str) -> None:
+    found = find_answer(question, context)
+    assert found is not None
+    assert outdated not in found.text
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "expected"),
+    [
+        ("Which room is Arabic in?", "Italian\tMonday, Room 2.04\nArabic\tTuesday, Room 1.10", "1.10"),
+        (
+            "What is the serial number of the saw?",
+            "Saw S200, 1 piece\tSerial no. FW-553\nDrill D100\tSerial no. KX-209",
+            "FW-553",
+        ),
+    ],
+)
+def test_code_is_of_the_row_that_the_question_names(question: str, context: str, expected: str) -> None:
+    assert answer(question, context) == expected
+
+
 def test_total_that_the_question_names_is_preferred() -> None:
     bill = "Total\t95.70\nPaid\t50.00\nBalance due\t45.70"
     assert answer("what was the total", bill) == "95.70"
