@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from experts.lite.entities import find_entities
+from experts.lite.labelled_fields import find_labelled_value
 from experts.lite.quantities import parse_number
 from experts.lite.question_types import (
     AnswerKind,
     Question,
     compile_pattern,
     content_tokens,
+    iter_tokens,
     join_patterns,
     load_questions,
 )
@@ -48,6 +50,7 @@ _SENDER_ASKED, _COMPANY_ASKED = compile_pattern("sender_asked"), compile_pattern
 _RECIPIENT_ASKED, _RECIPIENT = compile_pattern("recipient_asked"), compile_pattern("recipient_label")
 _SENDER = compile_pattern("sender_label")
 _BILL, _AMOUNT, _MOST = compile_pattern("bill"), compile_pattern("amount"), compile_pattern("most")
+_LIGHT = compile_pattern("light_word")
 _CODE = re.compile(r"(?<!\w)(?:[A-Z]{1,5}[-/ ]?)?\d[\w/-]*", _FLAGS)
 _LABEL_SCORE, _WEAK_LABEL_SCORE, _ITEM_SCORE, _GUESS_SCORE, _SENDER_SCORE, _LETTERHEAD_SCORE = (
     0.95,
@@ -78,12 +81,15 @@ def find_bill_field(question: Question, text: str) -> Found | None:
         return _find_recipient(text)
     if _SENDER_ASKED.search(question.text):
         return _find_sender(question, text)
+    if labelled := find_labelled_value(question, text):
+        return labelled
     rows = list(_rows(text))
     field = next((field for field in _FIELDS if field.asked.search(question.text)), None)
     is_amount = field is not None and not (field.is_date or field.is_code)
     if field is None or (is_amount and question.kind not in _AMOUNT_KINDS):
         return _find_item(question, rows)
-    specific = question.focus - _GENERIC - content_tokens(" ".join(_question_labels(field)))
+    light = {token for token, start, end in iter_tokens(question.text) if _LIGHT.fullmatch(question.text[start:end])}
+    specific = question.focus - _GENERIC - light - content_tokens(" ".join(_question_labels(field)))
     if not (field.is_date or field.is_code) and specific and (item := _find_item(question, rows)):
         return item
     found = _find_labelled(question, field, rows)
@@ -91,12 +97,12 @@ def find_bill_field(question: Question, text: str) -> Found | None:
 
 
 def _check_words(field: _Field, found: Found, specific: frozenset[str], rows: Sequence[_Row]) -> Found | None:
-    """Returns a field that explains the other words of a question, else a doubtful one, or None for a total."""
+    """Returns a field that explains the other words of a question, else a doubtful one."""
     if field is _TOTAL:
         unexplained = {token for token in specific if token.isascii()}.difference(
             *(content_tokens(row.text) for row in rows)
         )
-        return None if unexplained else found
+        return (*found[:2], found[2] * _DOUBTFUL) if unexplained else found
     row = next(row for row in rows if row.start + len(row.text) >= found[1])
     is_doubtful = (field.is_date or field.is_code) and not specific <= content_tokens(row.text)
     return (*found[:2], found[2] * _DOUBTFUL) if is_doubtful else found

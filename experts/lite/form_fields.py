@@ -61,7 +61,10 @@ def _find_best(question: Question, text: str, lines: Sequence[Line]) -> FieldAns
     field = _locate(find_bill_field(question, text), text, lines)
     if field and field.score >= WEAK_FIELD:
         return field
-    answers = [one for one in (field, _find_other_answer(question, text, lines)) if one]
+    other = _find_other_answer(question, text, lines)
+    if field and other and other.answer == field.answer:
+        return field
+    answers = [one for one in (field, other) if one]
     return max(answers, key=lambda one: one.score, default=None)
 
 

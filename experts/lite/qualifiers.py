@@ -115,7 +115,9 @@ def _lacks_rate(asked: str, passage: str) -> bool:
     foreign = _FOREIGN_RATE.search(asked)
     if foreign and not any(match["unit"] == foreign["unit"] for match in _FOREIGN_RATE.finditer(passage)):
         return True
-    if unit and not re.search(rf"\b(?:per|each|every|an?)\s+{unit}", passage, re.IGNORECASE):
+    label = passage.partition("\t")[0] if "\t" in passage else ""
+    has_unit = re.search(rf"(?<!\d )\b{unit}(?:ly|s)?\b", label, re.IGNORECASE)
+    if unit and not has_unit and not re.search(rf"\b(?:per|each|every|an?)\s+{unit}", passage, re.IGNORECASE):
         return True
     return _EACH.search(asked) is not None and _QUANTITY.match(passage) is not None
 

@@ -156,6 +156,8 @@ def _find_best(parsed: Question, context: str) -> Answer | None:
     field, passage = _span_answer(find_bill_field(parsed, context), context), None
     if field is None or field.score < WEAK_FIELD:
         passage = find_passage_answer(parsed, context)
+    if field and passage and passage.text == field.text:
+        return field
     return max((one for one in (field, passage) if one), key=lambda one: one.score, default=None)
 
 

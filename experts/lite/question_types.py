@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from experts.lite.label_meanings import MEANINGS
 from experts.lite.text_processing import STOPWORDS, load_vocabulary, split_words, stem
 
 
@@ -60,6 +61,19 @@ _KINDS = tuple(
 )
 """The kinds by how questions ask for them; the first that matches is meant."""
 
+_NOUN_QUESTION = compile_pattern("noun_question")
+"""Questions that ask for a thing by its name alone, such as "What is the deposit?"."""
+_KIND_OF_VALUE = {
+    "amount": AnswerKind.MONEY,
+    "date": AnswerKind.DATE,
+    "time": AnswerKind.TIME,
+    "code": AnswerKind.CODE,
+    "name": AnswerKind.WHO,
+    "place": AnswerKind.ANY,
+    "duration": AnswerKind.DURATION,
+    "count": AnswerKind.ANY,
+}
+
 FIXED_FORMAT_KINDS = frozenset({AnswerKind.EMAIL, AnswerKind.PHONE, AnswerKind.URL})
 """Kinds whose spans are recognized by their form alone."""
 
@@ -67,6 +81,8 @@ FIXED_FORMAT_KINDS = frozenset({AnswerKind.EMAIL, AnswerKind.PHONE, AnswerKind.U
 _TYPE_WORDS = frozenset(map(stem, load_questions()["type_words"]))
 """Words of questions that name the kind of answer or the document itself, so that evidence need not repeat them."""
 
+_SENTENCES_BEFORE = re.compile(r"(?:[^?？]*[.!。！]\s+|[^?？]*(?=¿))(?=[^?？]{8,}[?？]\W*$)")
+"""What precedes a question that ends a text."""
 _ELISION = re.compile(r"(?:[cdjlmnst]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
 """French articles and pronouns before a vowel."""
 _CJK = re.compile(r"[\u3400-\u9fff]+")
@@ -94,11 +110,19 @@ class Question:
     @classmethod
     def parse(cls, text: str) -> "Question":
         """Classifies a question."""
-        plain = " ".join(text[-_LONGEST_QUESTION:].replace("’", "'").split())
+        plain = _last_question(" ".join(text[-_LONGEST_QUESTION:].replace("’", "'").split()))
         kind = next((kind for kind, pattern in _KINDS if pattern.search(plain)), AnswerKind.ANY)
+        if kind is AnswerKind.ANY and _NOUN_QUESTION.search(plain):
+            kind = next((_KIND_OF_VALUE[one.value] for one in MEANINGS if one.asked.search(plain)), kind)
         tokens = content_tokens(plain, is_question=True)
         hints = frozenset(token for token in tokens if token in HINTS)
         return cls(plain, kind, tokens - hints, hints)
+
+
+def _last_question(text: str) -> str:
+    """Returns what is asked at the end, without sentences before it and, in Spanish, words before the opening mark."""
+    found = _SENTENCES_BEFORE.match(text)
+    return text[found.end() :] if found else text
 
 
 def content_tokens(text: str, *, is_question: bool = False) -> frozenset[str]:
