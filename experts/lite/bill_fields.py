@@ -7,6 +7,7 @@ from typing import Any
 
 from experts.lite.entities import find_entities
 from experts.lite.labelled_fields import find_labelled_value
+from experts.lite.opening_hours import find_hours
 from experts.lite.quantities import parse_number
 from experts.lite.question_types import (
     AnswerKind,
@@ -81,7 +82,7 @@ def find_bill_field(question: Question, text: str) -> Found | None:
         return _find_recipient(text)
     if _SENDER_ASKED.search(question.text):
         return _find_sender(question, text)
-    if labelled := find_labelled_value(question, text):
+    if labelled := find_hours(question, text) or find_labelled_value(question, text):
         return labelled
     rows = list(_rows(text))
     field = next((field for field in _FIELDS if field.asked.search(question.text)), None)

@@ -9,11 +9,15 @@ from experts.host.media import Page, pages
 from experts.lite.form_fields import FieldAnswer, find_field_answer
 from experts.lite.ocr import PageText, TextRecognizer, read_pages, render_line, text_recognizer
 from experts.lite.question_answering import coverage_of, describe_no_answer
-from experts.lite.question_types import AnswerKind, Question
+from experts.lite.question_types import AnswerKind, Question, compile_pattern
 from experts.lite.text_processing import require_text
 
 _PAGE_COVERAGE = 0.5
 """Share of a question's words that the page must have that it asks for."""
+
+_SAYS = compile_pattern("says_asked")
+"""Questions such as "What does the sign say?", which all of a short text answers."""
+_SHORT_DOCUMENT_WORDS, _WHOLE_SCORE = 80, 0.9
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ class DocumentQuestionAnswering(Handler):
 
     def finish(self, raw: tuple[DocumentQuestion, list[PageText]]) -> Outputs:
         item, texts = raw
+        whole = "\n\n".join(text.text for text in texts if text.text)
+        if _SAYS.search(item.question) and 0 < len(whole.split()) <= _SHORT_DOCUMENT_WORDS:
+            return {"text": whole, "details": {"answer": whole, "score": _WHOLE_SCORE, "page": texts[0].page.number}}
         question = Question.parse(item.question)
         answers = _find_page(question, texts) if question.kind is AnswerKind.PAGE else _find_answers(question, texts)
         if not answers:

@@ -7,13 +7,13 @@ point elsewhere: at another entry, at a name that the page lacks, or at a noun n
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 
 from experts.lite.answer_spans import Span, find_spans
 from experts.lite.entities import find_entities
-from experts.lite.label_meanings import CONTEXTS, MEANINGS, Meaning, said_spans
+from experts.lite.label_meanings import CLOCK, CONTEXTS, MEANINGS, Meaning, said_spans
 from experts.lite.question_types import AnswerKind, Question, compile_pattern, iter_tokens
 
 Found = tuple[int, int, float]
@@ -38,10 +38,6 @@ _LIGHT = compile_pattern("light_word")
 _LINK = compile_pattern("link")
 _PLAIN_NUMBER = re.compile(r"[1-9]\d{0,2}(?:[.,' ]\d{3})+|[1-9]\d{0,4}")
 _INTEGER = re.compile(r"\d+(?:[.,]\d{3})*(?![\d.,]|\s*%)")
-_CLOCK = re.compile(
-    r"(?:오전|오후|上午|下午|晚上)?\s?\d{1,2}(?:\s?(?:[:h.]\s?\d{2}|[ap]\.?m\b|h\b|uhr\b|시|点)(?:\s?(?:uhr\b|[ap]\.?m\b|\d{1,2}분|半))?)",
-    _FLAGS,
-)
 _KINDS: Mapping[str, frozenset[AnswerKind]] = {
     "amount": frozenset({AnswerKind.MONEY, AnswerKind.MEASURE, AnswerKind.ANY}),
     "date": frozenset({AnswerKind.DATE, AnswerKind.ANY}),
@@ -274,7 +270,8 @@ def _choose(question: Question, matches: Sequence[_Match], page: "_Page", scores
     ranked = sorted(((_rank(question, match), match) for match in matches), key=lambda pair: pair[0])
     order, best = ranked[0]
     answer = page.text[slice(*best.span)]
-    is_ambiguous = any(other == order and page.text[slice(*match.span)] != answer for other, match in ranked)
+    rivals = [match.span for other, match in ranked if other == order and page.text[slice(*match.span)] != answer]
+    is_ambiguous = any(start >= best.span[1] or end <= best.span[0] for start, end in rivals)
     score = scores[min(best.rank, len(scores) - 1)]
     score *= _AMBIGUOUS if is_ambiguous else 1.0
     score *= _DOUBTFUL if _points_elsewhere(question, best, page) else 1.0
@@ -323,17 +320,17 @@ def _is_beside(text: str, word: Span, spans: Sequence[Span]) -> bool:
     )
 
 
-def _find_value(question: Question, kind: str, entry: Entry) -> tuple[int, int] | None:
+def _find_value(question: Question, kind: str, entry: Entry) -> Span | None:
     """Returns the part of an entry that is of a kind."""
     found = _VALUES[kind](question, entry.value[:_LONGEST_VALUE]) if entry.value else None
     return (entry.start + found[0], entry.start + found[1]) if found else None
 
 
-def _whole(text: str) -> tuple[int, int] | None:
+def _whole(text: str) -> Span | None:
     return (0, len(text.rstrip(" .,;"))) if text.strip() and len(text) < _LONGEST_VALUE else None
 
 
-def _amount(_question: Question, text: str) -> tuple[int, int] | None:
+def _amount(_question: Question, text: str) -> Span | None:
     match = _AMOUNT.search(text)
     if match is None and _PLAIN_NUMBER.fullmatch(text.strip()):
         match = _PLAIN_NUMBER.search(text)
@@ -342,51 +339,65 @@ def _amount(_question: Question, text: str) -> tuple[int, int] | None:
     return match.start() + len(match[0]) - len(match[0].lstrip()), match.start() + len(match[0].rstrip(" .,"))
 
 
-def _date(_question: Question, text: str) -> tuple[int, int] | None:
-    is_date = any(one.kind == "DATE" for one in find_entities(text))
+def _date(_question: Question, text: str) -> Span | None:
+    dates = [one for one in find_entities(text) if one.kind == "DATE"]
     has_day = re.search(r"\b\d{1,2}(?:st|nd|rd|th|er|\.)(?!\w)|每月|매월|\d{1,2}[日号일]", text) is not None
-    return _whole(text) if is_date or has_day else None
+    if len(dates) == 1 and "," in text:
+        return dates[0].start, dates[0].end
+    return _whole(text) if dates or has_day else None
 
 
-def _time(_question: Question, text: str) -> tuple[int, int] | None:
-    return _whole(text) if _CLOCK.search(text) else None
+def _time(question: Question, text: str) -> Span | None:
+    spans = find_spans(replace(question, kind=AnswerKind.TIME), text)
+    if len(spans) == 1 and "," in text:
+        return spans[0]
+    return _whole(text) if CLOCK.search(text) else None
 
 
-def _code(_question: Question, text: str) -> tuple[int, int] | None:
+def _code(question: Question, text: str) -> Span | None:
+    if spans := find_spans(replace(question, kind=AnswerKind.CODE), text):
+        return spans[0]
     if any(one.kind in {"DATE", "TIME"} for one in find_entities(text)) or _AMOUNT.fullmatch(text.strip()):
         return None
     is_code = re.search(r"\d", text) or text.isupper() or len(text.split()) == 1
     return _whole(text) if is_code and len(text.split()) <= _MOST_CODE_WORDS else None
 
 
-def _name(_question: Question, text: str) -> tuple[int, int] | None:
+def _name(_question: Question, text: str) -> Span | None:
     is_name = (text[:1].isupper() or _CJK.match(text)) and not re.search(r"\d", text)
     return _whole(text.split(",", maxsplit=1)[0]) if is_name else None
 
 
-def _place(_question: Question, text: str) -> tuple[int, int] | None:
-    has_amount = _AMOUNT.search(text) or any(one.kind in {"DATE", "TIME"} for one in find_entities(text))
-    return None if has_amount else _whole(text)
+def _place(_question: Question, text: str) -> Span | None:
+    """Returns a text without amounts; of a list such as "3 May, 9:00, Hall B" what is neither a date nor a time."""
+    entities = [one for one in find_entities(text) if one.kind in {"DATE", "TIME"}]
+    if _AMOUNT.search(text):
+        return None
+    if not entities:
+        return _whole(text)
+    parts = [part.span() for part in re.finditer(r"[^,\s][^,]*", text)]
+    free = [(start, end) for start, end in parts if not any(one.start < end and start < one.end for one in entities)]
+    return free[0] if len(free) == 1 else None
 
 
-def _duration(_question: Question, text: str) -> tuple[int, int] | None:
+def _duration(question: Question, text: str) -> Span | None:
     is_date = any(one.kind in {"DATE", "TIME"} for one in find_entities(text))
     has_number = re.search(r"\d|[一二两三四五六七八九十]", text) or find_spans(
-        Question("", AnswerKind.DURATION, frozenset(), frozenset()), text
+        replace(question, kind=AnswerKind.DURATION), text
     )
     return _whole(text) if has_number and not is_date and not _AMOUNT.search(text) else None
 
 
-def _count(_question: Question, text: str) -> tuple[int, int] | None:
+def _count(_question: Question, text: str) -> Span | None:
     match = _INTEGER.match(text.strip())
-    return None if match is None or _AMOUNT.search(text) or _CLOCK.search(text) else _whole(text)
+    return None if match is None or _AMOUNT.search(text) or CLOCK.search(text) else _whole(text)
 
 
-def _text(_question: Question, text: str) -> tuple[int, int] | None:
+def _text(_question: Question, text: str) -> Span | None:
     return _whole(text)
 
 
-def _span(question: Question, text: str) -> tuple[int, int] | None:
+def _span(question: Question, text: str) -> Span | None:
     spans = find_spans(question, text)
     return spans[0] if len(spans) == 1 else None
 

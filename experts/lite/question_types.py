@@ -8,6 +8,7 @@ from enum import StrEnum, auto
 from functools import cache
 from importlib.resources import files
 from typing import Any
+from unicodedata import normalize
 
 from experts.lite.label_meanings import MEANINGS
 from experts.lite.text_processing import STOPWORDS, load_vocabulary, split_words, stem
@@ -55,11 +56,17 @@ def compile_pattern(name: str) -> re.Pattern[str]:
     return re.compile(join_patterns(load_questions()["patterns"][name]), re.IGNORECASE)
 
 
-_KINDS = tuple(
-    (AnswerKind(kind), re.compile(join_patterns(patterns), re.IGNORECASE))
-    for kind, patterns in load_questions()["kinds"].items()
-)
+def remove_accents(text: str) -> str:
+    """Returns a text as people type it without accents; ù is kept, because "ou" is another word than "où"."""
+    plain = (one if one in "ùÙ" else normalize("NFD", one)[0] if "À" <= one <= "ž" else one for one in text)
+    return "".join(plain)
+
+
+_KINDS = tuple((AnswerKind(kind), join_patterns(patterns)) for kind, patterns in load_questions()["kinds"].items())
 """The kinds by how questions ask for them; the first that matches is meant."""
+_KIND_PATTERNS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS)
+_TYPED_PATTERNS = tuple((kind, re.compile(remove_accents(pattern), re.IGNORECASE)) for kind, pattern in _KINDS)
+"""The same for questions without accents."""
 
 _NOUN_QUESTION = compile_pattern("noun_question")
 """Questions that ask for a thing by its name alone, such as "What is the deposit?"."""
@@ -111,12 +118,18 @@ class Question:
     def parse(cls, text: str) -> "Question":
         """Classifies a question."""
         plain = _last_question(" ".join(text[-_LONGEST_QUESTION:].replace("’", "'").split()))
-        kind = next((kind for kind, pattern in _KINDS if pattern.search(plain)), AnswerKind.ANY)
+        kind = _find_kind(plain, _KIND_PATTERNS)
+        if kind is AnswerKind.ANY:
+            kind = _find_kind(remove_accents(plain), _TYPED_PATTERNS)
         if kind is AnswerKind.ANY and _NOUN_QUESTION.search(plain):
             kind = next((_KIND_OF_VALUE[one.value] for one in MEANINGS if one.asked.search(plain)), kind)
         tokens = content_tokens(plain, is_question=True)
         hints = frozenset(token for token in tokens if token in HINTS)
         return cls(plain, kind, tokens - hints, hints)
+
+
+def _find_kind(text: str, patterns: Sequence[tuple[AnswerKind, re.Pattern[str]]]) -> AnswerKind:
+    return next((kind for kind, pattern in patterns if pattern.search(text)), AnswerKind.ANY)
 
 
 def _last_question(text: str) -> str:
@@ -147,7 +160,7 @@ def iter_tokens(text: str, *, is_question: bool = False) -> Iterator[tuple[str, 
             if len(word) >= _HANGUL_STEM and not (is_question and _HANGUL_TYPE_WORDS.match(word)):
                 yield word[:_HANGUL_STEM], start, match.end()
         elif word not in STOPWORDS and word not in _OTHER_STOPWORDS and len(word) > 1:
-            token = _canonical(stem(word))
+            token = remove_accents(stem(word) if _is_agent(word) else _canonical(stem(word)))
             if not (is_question and (stem(word) in _TYPE_WORDS or token in _TYPE_WORDS)):
                 yield token, start, match.end()
 
@@ -157,6 +170,16 @@ def _cjk_tokens(word: str, start: int, *, is_question: bool) -> Iterator[tuple[s
     for run in _CJK.finditer(plain):
         for index in range(run.start(), run.end() - 1):
             yield plain[index : index + 2], start + index, start + index + 2
+
+
+def _is_agent(word: str) -> bool:
+    """Whether a noun such as "charger" only looks like a form of a verb that has synonyms."""
+    return word.endswith(("er", "ers")) and word not in _synonym_words()
+
+
+@cache
+def _synonym_words() -> frozenset[str]:
+    return frozenset(word for cluster in _CLUSTERS for word in cluster.split())
 
 
 def _canonical(token: str) -> str:
