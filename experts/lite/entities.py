@@ -205,8 +205,8 @@ def _candidates(text: str) -> Iterator[Entity]:
     )
     yield from (_entity("PER", 0.75, match) for match in _INITIALS.finditer(text))
     for labelled in _PEOPLE_LABEL.finditer(text):
-        names = _NAME_PART.finditer(text, *labelled.span("names"))
-        yield from (_entity("PER", 0.8, name) for name in names if _may_be_person(name[0].split()))
+        parts = _NAME_PART.finditer(text, *labelled.span("names"))
+        yield from (_entity("PER", 0.8, part) for part in parts if _may_be_person(part[0].split()))
     for listed in _NAMES.finditer(text):
         names = list(re.compile(_PLAIN_NAME).finditer(text, listed.start(), listed.end()))
         if any(name[0].split()[0] in _GIVEN_NAMES for name in names):

@@ -125,6 +125,11 @@ def _resize(picture: "Image", numbers: Numbers) -> "Image":
     return picture.resize((width, height), Resampling.LANCZOS)
 
 
+def _fit(picture: "Image", numbers: Numbers) -> "Image":
+    """Resizes to fit within a size, and preserves the proportions."""
+    return _scale(picture, {"factor": min(numbers["width"] / picture.width, numbers["height"] / picture.height)})
+
+
 def _scale(picture: "Image", numbers: Numbers) -> "Image":
     factor = numbers["factor"]
     return _resize(picture, {"width": picture.width * factor, "height": picture.height * factor})
@@ -143,6 +148,30 @@ def _crop(picture: "Image", numbers: Numbers) -> "Image":
     height = min(picture.height, max(1, round(numbers.get("height", picture.height * share))))
     left, top = (picture.width - width) // 2, (picture.height - height) // 2
     return picture.crop((left, top, left + width, top + height))
+
+
+def _trim(picture: "Image", numbers: Numbers) -> "Image":
+    """Cuts so many pixels off each side."""
+    right, bottom = picture.width - numbers.get("right", 0), picture.height - numbers.get("bottom", 0)
+    box = round(numbers.get("left", 0)), round(numbers.get("top", 0)), round(right), round(bottom)
+    if box[0] >= box[2] or box[1] >= box[3]:
+        raise InvalidRequest(
+            f"nothing of the {picture.width} x {picture.height} pixels would be left",
+            remedy="cut off less",
+            port="instruction",
+        )
+    return picture.crop(box)
+
+
+def _trim_share(picture: "Image", numbers: Numbers) -> "Image":
+    lengths = {"left": picture.width, "right": picture.width, "top": picture.height, "bottom": picture.height}
+    return _trim(picture, {side: share * lengths[side] for side, share in numbers.items()})
+
+
+def _ratio(picture: "Image", numbers: Numbers) -> "Image":
+    """Crops to a ratio of width to height."""
+    unit = min(picture.width / numbers["width"], picture.height / numbers["height"])
+    return _crop(picture, {"width": unit * numbers["width"], "height": unit * numbers["height"]})
 
 
 def _square(picture: "Image", _numbers: Numbers) -> "Image":
@@ -182,9 +211,13 @@ _EDITS: "Mapping[str, Callable[[Image, Numbers], Image]]" = {
     "contrast": _on_colours(_contrast),
     "resize": _resize,
     "scale": _scale,
+    "fit": _fit,
+    "trim-px": _trim,
+    "trim-share": _trim_share,
     "side": _side,
     "crop": _crop,
     "square": _square,
+    "ratio": _ratio,
     "rotate": _rotate,
     "flip": _flip,
     "mirror": _mirror,

@@ -252,9 +252,9 @@ def _describe_entities(task: Task) -> str:
         mentioned = kinds.setdefault(inline(str(entity.get("entity") or "entity")), [])
         if (words := inline(entity["text"])) not in mentioned:
             mentioned.append(words)
-    for kind, words in kinds.items():
+    for kind, names in kinds.items():
         if kind.lower() in _NAMED["people"]:
-            kinds[kind] = [name for name in words if not _is_part_of_name(name, words)]
+            kinds[kind] = [name for name in names if not _is_part_of_name(name, names)]
     missing = join_list([name for name, of in asked.items() if not any(kind.lower() in of for kind in kinds)])
     if not entities and not missing:
         return f"No names, dates, places or amounts were found{_in(task)}."

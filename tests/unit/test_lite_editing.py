@@ -55,6 +55,29 @@ MODEL = "lite/image-edits"
         ("thumbnail", [("side", {"longest": 256})]),
         ("crop to a square", [("square", {})]),
         ("crop it to 400 x 300", [("crop", {"width": 400, "height": 300})]),
+        ("Crop it so that just the upper half remains", [("trim-share", {"bottom": 0.5})]),
+        ("keep only the right half and throw the rest away", [("trim-share", {"left": 0.5})]),
+        ("crop to the bottom left quarter", [("trim-share", {"top": 0.5, "right": 0.5})]),
+        ("chop off the bottom quarter", [("trim-share", {"bottom": 0.25})]),
+        ("trim 20 px off the left", [("trim-px", {"left": 20})]),
+        ("crop to the middle half", [("trim-share", dict.fromkeys(("left", "right", "top", "bottom"), 0.25))]),
+        ("crop this banner to 16:9", [("ratio", {"width": 16, "height": 9})]),
+        ("turn the poster a quarter to the right", [("rotate", {"degrees": -90})]),
+        ("give it half a turn", [("rotate", {"degrees": -180})]),
+        ("rotate this nameplate 90 degrees anticlockwise", [("rotate", {"degrees": 90})]),
+        ("flip it around the vertical axis", [("mirror", {})]),
+        (
+            "For the library card: make our headshot black and white and 300 by 400 px",
+            [("grey", {}), ("resize", {"width": 300, "height": 400})],
+        ),
+        ("resize it to precisely 64x64", [("resize", {"width": 64, "height": 64})]),
+        ("resize to 400x400 but keep the aspect ratio", [("fit", {"width": 400, "height": 400})]),
+        ("make it smaller, at most 300 px wide", [("side", {"wide": 300})]),
+        ("shrink it to a quarter of its size", [("scale", {"factor": 0.25})]),
+        ("blur it without cropping", [("blur", {"radius": 6})]),
+        ("don't rotate it, just flip it horizontally", [("mirror", {})]),
+        ("it's too dark, brighten it", [("brightness", {"factor": 1.3})]),
+        ("make it less bright, but not too much", [("brightness", {"factor": 0.85})]),
         (
             "convert photo.jpg to greyscale, then blur it and rotate it by 180 degrees",
             [("grey", {}), ("blur", {"radius": 6}), ("rotate", {"degrees": -180})],
@@ -73,6 +96,15 @@ def test_instruction_is_parsed_into_steps_in_order(
         "make it look like Van Gogh",
         "remove the car",
         "blur the faces",
+        "make the left half grey",
+        "only blur the top part",
+        "make my jacket darker",
+        "make the sky brighter",
+        "make it grey except the ball",
+        "resize the dog to 100x100",
+        "crop the left half",
+        "crop the left corner",
+        "cut it in half",
         "turn the cat into a dog and blur",
         "resize it",
         "crop it",
@@ -110,6 +142,39 @@ def pixels(image: Image.Image) -> NDArray[np.float64]:
 
 
 RED, LIME, BLUE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "size", "colour"),
+    [
+        ("keep only the top left corner", (30, 20), RED),
+        ("cut off the right half", (30, 40), RED),
+        ("keep the bottom half", (60, 20), (255, 255, 255)),
+        ("trim 10 pixels off all sides", (40, 20), (255, 255, 255)),
+        ("resize to 30x30 and keep the proportions", (30, 20), RED),
+        ("crop to 1:1", (40, 40), (255, 255, 255)),
+    ],
+)
+def test_cut_picture_has_the_size_and_the_corner(
+    instruction: str, size: tuple[int, int], colour: tuple[int, int, int]
+) -> None:
+    image = edit_image(image_with_corners(), instruction)
+    assert image.size == size
+    assert image.getpixel((0, 0)) == colour
+
+
+def test_cutting_off_everything_is_rejected() -> None:
+    with pytest.raises(InvalidRequest, match="nothing of the 60 x 40 pixels"):
+        edit_image(image_with_corners(), "trim 30 pixels off all sides")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "part", ["for the a ", "top left ", "this ", "9 % ", "don't ", "keep the same ", "a quarter ", "turn ", " ", "1:"]
+)
+def test_hostile_instruction_is_parsed_in_time(part: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_steps(part * (20_000 // len(part)) + "!")
 
 
 @pytest.mark.parametrize(

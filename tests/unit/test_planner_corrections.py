@@ -43,6 +43,8 @@ def corrected_text(text: str) -> str | None:
         ("what was the net pay.. I mean gross pay", "what was the gross pay"),
         ("What is the price of the lamp, no, the backpack?", "What is the price of the backpack"),
         ("What is the price of the lamp? I meant the backpack", "What is the price of the backpack"),
+        ("blur it... no sorry, don't blur it, just make it grey", "make it grey"),
+        ("Make it larger. Sorry, I got that wrong, I meant smaller", "Make it smaller"),
     ],
 )
 def test_corrected_words_replace_the_words_before(text: str, expected: str) -> None:

@@ -135,7 +135,8 @@ def _rules_probability(reading: Reading, known: Hints, *, asks: bool, answering:
     probability = reading.graphs.get(graph, 0.0)
     if graph == reading.graph:
         return probability
-    if known.repeated and reading.graph.intents == known.intents:
+    is_overlooked = not reading.graph.intents and known.own_files and _is_complete(known, MIN_CERTAINTY)
+    if (known.intents and is_overlooked) or (known.repeated and reading.graph.intents == known.intents):
         return max(probability, PREFERRED_PLAN_PROBABILITY)
     if not (known.intents and reading.graph.intents):
         least = MIN_GRAPH_PROBABILITY_WITH_FILES if known.kinds and reading.graph.intents else MIN_GRAPH_PROBABILITY
@@ -148,6 +149,11 @@ def _rules_probability(reading: Reading, known: Hints, *, asks: bool, answering:
     if is_certain and not (is_graph_likelier or known.left_open or known.placeholders):
         return max(probability, PREFERRED_PLAN_PROBABILITY)
     return None
+
+
+def _is_complete(known: Hints, least_certainty: float) -> bool:
+    """Whether the rules' plan has at least a certainty, and covers the whole request."""
+    return known.certainty >= least_certainty and not known.left_open
 
 
 def lacks_more(notes: Iterable[Note], others: Iterable[Note]) -> bool:
