@@ -100,11 +100,28 @@ def test_message_without_a_correction_is_unchanged(text: str) -> None:
         f'Use this text:\n"""\n{PASSAGE}\n"""\nQ: Where does Anna live',
         f"Context:\n[CONTEXT 0]:\n{PASSAGE}\n[END CONTEXT 0]\n\nWhere does Anna live?",
         f"Question: Where does Anna live?\nContext: {PASSAGE}\nAnswer:",
+        f"Here is the knowledge base:\n{PASSAGE}\nThe above is the knowledge base.\n\nWhere does Anna live?",
+        f"Write a response.\n\n### Instruction:\nWhere does Anna live?\n\n### Input:\n{PASSAGE}\n\n### Response:",
+        f"### Task\nUse them.\n\n### Notes:\n{PASSAGE}\n\n### Question:\nWhere does Anna live?\n\n### Answer\n",
     ],
 )
 def test_prompt_of_a_retrieval_front_end_becomes_question_and_quotation(text: str) -> None:
     expected = f"Where does Anna live? “{PASSAGE}”"
     assert unwrap(plan_request(text)).text == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("After how many days are guest accounts deleted?", "After how many days are guest accounts deleted?"),
+        ("home of the cats", "home of the cats?"),
+    ],
+)
+def test_question_of_retrieval_prompt_is_asked_of_its_passages(question: str, expected: str) -> None:
+    prompt = f"Answer from the sources below.\n\nSource 1: {PASSAGE}\nSource 2: Bob has a dog.\n\nQuestion: {question}"
+    (task,) = embedded_plan(plan_request(prompt)).tasks
+    assert task.task == "question-answering"
+    assert task.arguments["question"] == Text(expected)
 
 
 def test_retrieval_prompt_in_another_language_is_planned_in_it() -> None:

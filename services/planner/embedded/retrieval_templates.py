@@ -8,6 +8,7 @@ from services.planner.request import Request
 
 _PASSAGE = (
     r"(?:contexts?|texts?|passages?|information|background|documents?|articles?|excerpts?|sources?|references?"
+    r"|knowledge base|knowledge|notes|input|search results?"
     r"|kontext|dokumente?|contextes?|contextos?|documentos?|문맥|문서|上下文|文档|资料)"
 )
 _ASKED = r"(?:question|query|q|human|user|frage|pregunta|질문|问题)"
@@ -16,6 +17,8 @@ _BEFORE_LABEL = r"(?:(?<=[.!?\"”'’。])[ \t]|^)(?:(?!\[)[\W_]){0,8}"
 """What precedes a label: marks of headings, at the start of a line or behind a sentence."""
 _ADJECTIVES = r"(?:[a-z-]{1,20} ){0,2}"
 """What may begin a label, such as "follow-up question"."""
+_ANNOUNCING = r"(?:[a-z-]{1,20} ){0,3}"
+"""What may begin the label of passages, such as "here is the text"."""
 
 _FLAGS = re.IGNORECASE | re.DOTALL | re.MULTILINE
 _LINE = r"[^\n]{3,300}?(?:[?？](?=\s|$)|$)"
@@ -23,6 +26,12 @@ _LABELLED_QUESTION = re.compile(
     rf"{_BEFORE_LABEL}(?P<start>{_ADJECTIVES}{_ASKED})(?: \d+)?[*_ ]{{0,3}}[:：][*_\s]*(?P<question>{_LINE})",
     _FLAGS,
 )
+_INSTRUCTED_QUESTION = re.compile(
+    rf"{_BEFORE_LABEL}(?P<start>(?:instruction|task|request|prompt))[*_ ]{{0,3}}[:：]?[*_\s]*"
+    r"(?P<question>[^\n]{3,300}[?？])[ \t]*$",
+    _FLAGS,
+)
+"""A question where other prompts have an order."""
 _TAGGED_QUESTION = re.compile(
     r"(?P<start><)(?P<tag>(?:user_|user-)?(?:question|query|input))>\s*(?P<question>.{3,300}?)\s*</(?P=tag)>", _FLAGS
 )
@@ -35,14 +44,21 @@ _CONTEXTS = tuple(
     for pattern in (
         rf"^[ \t]*<(?P<tag>{_PASSAGE})(?: [^>]*)?>(?P<context>.+)</(?P=tag)>",
         r"^[ \t]*(?P<fence>\"{3}|'{3}|`{3}|-{5,}|={5,})[^\n]*\n(?P<context>.+?)\n[ \t]*(?P=fence)",
-        rf"{_BEFORE_LABEL}{_ADJECTIVES}{_PASSAGE}(?: \d+)?[*_ ]{{0,3}}[:：](?P<context>.{{20,}})\Z",
+        rf"{_BEFORE_LABEL}{_ANNOUNCING}{_PASSAGE}(?: \d+)?[*_ ]{{0,3}}[:：](?P<context>.{{20,}})\Z",
     )
 )
 """Where the passages are, the clearest sign first."""
 _ANNOUNCED = re.compile(rf"\A[^\n]*\b{_PASSAGE}\b[^\n]*\n(?P<context>.{{20,}})\Z", _FLAGS)
 """Passages behind a first line that speaks of them; only before a question that is marked as one."""
-_MARKS = re.compile(rf"</?[a-z][^<>\n]*>|\[/?(?:END )?{_PASSAGE} ?\d*\]:?|^[ \t]*[-=#*`]{{3,}}[ \t]*$", _FLAGS)
+_MARKS = re.compile(
+    rf"</?[a-z][^<>\n]*>|\[/?(?:END )?{_PASSAGE} ?\d*\]:?|^[ \t]*[-=#*`]{{3,}}[ \t]*$|^the above is [^\n]{{1,40}}$",
+    _FLAGS,
+)
 """What separates passages."""
+_ASKS = re.compile(
+    r"(?:\w+ )?(?:what|who|whom|whose|where|when|why|which|how|is|are|was|were|does|do|did|can|could|has|have|will)\b",
+    re.IGNORECASE,
+)
 _BLANK = re.compile(r"\n\s*\n")
 _LONGEST_TAIL = 300
 """Characters at the end of a prompt that a question without a label and the label of the answer are in."""
@@ -71,6 +87,7 @@ def unwrap(request: Request) -> Request:
 _SIGNS = (
     (_TAGGED_QUESTION, (*_CONTEXTS, _ANNOUNCED)),
     (_LABELLED_QUESTION, (*_CONTEXTS, _ANNOUNCED)),
+    (_INSTRUCTED_QUESTION, _CONTEXTS),
     (_LAST_QUESTION, _CONTEXTS),
 )
 """Questions, the clearest sign first, and where their passages may be."""
@@ -81,8 +98,12 @@ def _matches(templates: Sequence[re.Pattern[str]], part: str) -> Iterator[re.Mat
 
 
 def _question(words: str) -> str:
+    """A question as a sentence; a noun phrase is quoted, since by its words it is none."""
     asked = words.strip(" *_\"'")
-    return asked if asked.endswith(("?", "？")) else f"{asked.rstrip('.')}?"
+    if asked.endswith(("?", "？")):
+        return asked
+    question = f"{asked.rstrip('.')}?"
+    return question if _ASKS.match(asked) or not asked.isascii() else f"Answer the question “{question}”"
 
 
 def _plain(context: str) -> str:
