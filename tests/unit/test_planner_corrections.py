@@ -40,6 +40,7 @@ def corrected_text(text: str) -> str | None:
         ("rotate it to the left. My mistake, to the right", "rotate it to the right"),
         ("is it open on monday, no wait, tuesday?", "is it open on tuesday"),
         ("When does the bus leave on Sunday? Hang on, on Saturday", "When does the bus leave on Saturday"),
+        ("Tell me the check-in times. Sorry, scratch that, check-out is what I need", "Tell me the check-out"),
         ("what was the net pay.. I mean gross pay", "what was the gross pay"),
         ("What is the price of the lamp, no, the backpack?", "What is the price of the backpack"),
         ("What is the price of the lamp? I meant the backpack", "What is the price of the backpack"),

@@ -41,6 +41,7 @@ def test_short_follow_up_is_completed_by_the_question_before_it(text: str, quest
         ("what did the laptop itself cost?", "and the mouse?", "what did the mouse cost?"),
         ("when is the concert", "and the rehearsal?", "when is the rehearsal?"),
         ("how much is the car insurance per year?", "what about the bike?", "how much is the bike per year?"),
+        ("how much is a pitch?", "and a cabin?", "how much is a cabin?"),
         ("when does Boris arrive", "and Anna?", "when does Anna arrive?"),
         ("what did the charger cost?", "same for the dock please", "what did the dock cost?"),
         ("who is the landlord", "phone number?", "What is the phone number?"),

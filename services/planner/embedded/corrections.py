@@ -154,11 +154,11 @@ def _with_phrase(before: str, begin: int, after: str) -> str | None:
 
 def _with_word(before: str, begin: int, after: str) -> str | None:
     """The command with another last word; the question with another name, or another thing counted."""
+    if phrase := _phrase(before, begin, after, must_be_similar=True):
+        return before[: phrase.start(1)] + after.strip(" .?!") + _rest(before, phrase)
     if not _QUESTION.match(before, begin):
         return replace_same_kind(before, begin, after) or _LAST_WORD.sub("", before) + after
     is_name = after[:1].isupper() and _NAME.search(before, begin)
-    if phrase := _phrase(before, begin, after, must_be_similar=True):
-        return before[: phrase.start(1)] + after.strip(" .?!") + _rest(before, phrase)
     found = list((_NAME if is_name else _COUNTED).finditer(before, begin))
     if not found or " " in after.strip():
         return replace_same_kind(before, begin, after)

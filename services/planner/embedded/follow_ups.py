@@ -35,7 +35,7 @@ _PHRASE = re.compile(rf"({_PREPOSITION}\s+(?:{_NO_VERB}\S+\s*){{1,5}}?)[\s.!?]*"
 """A follow-up that only narrows the question."""
 
 _NOUN = re.compile(
-    r"(?:(?P<determiner>the|my|our|his|her|its|their|your)\s+)?"
+    r"(?:(?P<determiner>the|an?|my|our|his|her|its|their|your)\s+)?"
     rf"(?P<noun>(?!(?:{_PREPOSITION}|{_ASKING}|{_PRONOUN_WORD})\b){_NO_VERB}{_WORD}(?:\s+{_NO_VERB}{_WORD}){{0,3}}?)"
     r"(?P<also>(?:[\s,]+(?:too|as\s+well|also|then|please|pls))*)[\s.!?]*",
     re.IGNORECASE,

@@ -27,14 +27,15 @@ _FINITE = r"(?:is|are|was|were|am|has|have|had|will|would|did|does|do|can|could|
 _WISH = re.compile(
     r"(?:(?:^|[\s,])(?:i|we)(?:'d|'ll|'m|'re)?\s+(?:\w+\s+){0,2}?|^)"
     r"(?:needs?(?:\s+to\s+(?:know|see|find(?:\s+out)?|have))?|wants?(?:\s+to\s+(?:know|see))?|like\s+to\s+know"
-    r"|(?:looking|searching)\s+for|trying\s+to\s+find|can(?:'t|not)\s+find|after|interested\s+in|care\s+about)"
+    r"|(?:looking|searching)\s+for|trying\s+to\s+find|can(?:'t|not)\s+find|after|forgot(?:ten)?|lost|(?:don't|can't)\s+(?:know|remember)|interested\s+in|care\s+about)"
     r"\s+(?=\w)"
 )
 """Words before what is needed."""
 
 _INQUIRY = re.compile(
-    r"(?:tell|give|show|find|get|fetch|look\s+(?:up|for)|check|remind|name|state|quote|(?:pull|dig|pick|point)\s+out"
-    r"|search(?:\s+for)?|locate|read\s+out|grab|say|let\s+me\s+know)\s+(?:(?:me|us)\s+)?(?:(?:about|of|out)\s+)?(?=\w)"
+    r"(?:(?:(?:tell|remind|give|show|find|get|hand)\s+(?:me|us)|let\s+me\s+know)\s+(?:(?:about|of)\s+)?"
+    r"|(?:give|show|find|get|fetch|look\s+(?:up|for)|check|name|state|quote|(?:pull|dig|pick|point|read)\s+out|search(?:\s+for)?"
+    r"|locate|grab)\s+(?!of\b))(?=\w)"
 )
 """An order for something that a text may state."""
 

@@ -20,7 +20,7 @@ _LEAD = re.compile(
     r"(?:^|[.,;:!?()–—\n]\s*|\b(?:and|but|then|or|tell\s+me|ask|know|also)\s+)(?:(?:and|then|also|please|so|besides)\s+)*"
 )
 _NEXT = re.compile(
-    rf"\s*(?:,\s*(?:and\s+)?|\s+and\s+)(?=(?:{_BEFORE}\s+)?{_ASKING}\b|(?:is|are|was|were|does|do|did)\s+(?:it|he|she|they|the|there|this|any)\b)"
+    rf"\s*(?:,\s*(?:and\s+)?|\s+and\s+)(?=(?:{_BEFORE}\s+)?{_ASKING}\b|(?:is|are|was|were|does|do|did|can|could|may|must|should|will)\s+(?:i|we|it|he|she|they|the|there|this|any)\b)"
 )
 _TURN = (
     r"please|pls|plz|thanks?|thx|see|say|tell|answer|reply|read|speak|spoken|aloud|out\s+loud|told|voice|give|put|send|write|translate|draw|paint|make|list"
