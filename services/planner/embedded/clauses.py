@@ -184,7 +184,7 @@ class Reader:
         masked = self._wording.masked
         before = masked[max(0, stretch.start - _LOOKBACK) : stretch.start].rstrip()
         mark = _MARK.search(masked, stretch.start)
-        return bool(mark) and mark.group() != "?" and (not before or before[-1] in ".!?")
+        return mark is not None and mark.group() != "?" and (not before or before[-1] in ".!?")
 
     def _core(self, stretch: Stretch) -> str:
         words = _ENUMERATED.sub("", self._wording.masked[stretch.start : stretch.end])
