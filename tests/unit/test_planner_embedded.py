@@ -66,6 +66,23 @@ LITE_CASES: list[Row] = [
         ("memo.wav",),
         ["audio-to-audio(audio=file1)", "audio-conversion(audio=1.audio; format=ogg)"],
     ),
+    ("this needs to be a png for the shop", ("logo.jpg",), ["image-conversion(image=file1; format=png)"]),
+    ("silence the fan noise", ("memo.wav",), ["audio-to-audio(audio=file1)"]),
+    (
+        "does she like coffee",
+        ("story.txt",),
+        ["question-answering(question='Does she like coffee', context=file1)"],
+    ),
+    (
+        "what do they like about the hotel",
+        ("review.txt",),
+        ["question-answering(question='What do they like about the hotel', context=file1)"],
+    ),
+    (
+        "how many slices of cake does it serve",
+        ("recipe.jpg",),
+        ["document-question-answering(image=file1, question='How many slices of cake does it serve')"],
+    ),
     ("Please type up grandpa's letter", ("grandpa.jpg",), ["image-to-text(image=file1)"]),
     ("Could you transcribe our flipchart?", ("day2.jpg",), ["image-to-text(image=file1)"]),
     ("what does the sign on the gate say?", ("gate.jpg",), ["image-to-text(image=file1)"]),
