@@ -95,6 +95,8 @@ _CODE = (
 )
 _NAMED_NUMBER = re.compile(r"\b([a-z]{3,}) (?:number|no|code|id)\b", re.IGNORECASE)
 """A number whose noun a question names: "serial number"."""
+_FIRST_DAY = re.compile(r"(?<![\w.,:/-])\d{1,2}(?:st|nd|rd|th)?\s*(?:to|and|until|till|-|–)\s*\Z")
+"""The first day of several in a month: "3 to 5 February"."""
 _DATE_WITH_TIME = re.compile(r"\s*(?:,|at|um|à|a las|from|von|de|ab)?\s*")
 _RANGE = re.compile(r"\s*(?:to|and|until|till|bis|à|a|hasta|-|–|—|至|到|부터|까지|~)\s*")
 _MOVED = re.compile(r"\b(?:mov|chang|postpon|reschedul|shift|push)\w*\b.{0,40}\bfrom\s+$", re.IGNORECASE)
@@ -243,6 +245,7 @@ def _with_times(entities: Sequence[Entity], text: str) -> list[Span]:
         times = _matches(_HOURS, text)
     if not dates:
         dates = _matches(_MONTHS, text)
+    dates = [(first.start() if (first := _FIRST_DAY.search(text, 0, start)) else start, end) for start, end in dates]
     joined = [
         next(
             ((start, last) for first, last in times if first >= end and _DATE_WITH_TIME.fullmatch(text, end, first)),

@@ -41,6 +41,8 @@ _REFERENCE_WEIGHT = 0.9
 _CLAUSE_SHARE = 0.6
 """Share of the evidence of a span that its own clause must have."""
 _MIN_EVIDENCE = 0.3
+_NEEDED_EVIDENCE = {AnswerKind.CODE: 0.45, AnswerKind.YES_NO: 0.6}
+"""The same for kinds that nearly every passage could answer."""
 _MISSING_NAME_EVIDENCE = 0.75
 """Share of the other words that is needed if the text lacks a name of the question."""
 _MISSING_KEY_FACTOR, _OUTDATED_FACTOR, _NO_AGENT_FACTOR, _NO_LIMIT_FACTOR = 0.6, 0.5, 0.7, 0.7
@@ -69,7 +71,7 @@ _ALTERNATIVES = {
     AnswerKind.DATE: (AnswerKind.DATE, AnswerKind.TIME),
     AnswerKind.TIME: (AnswerKind.TIME, AnswerKind.DATE),
     AnswerKind.WHERE: (AnswerKind.WHERE, AnswerKind.ADDRESS),
-    AnswerKind.CODE: (AnswerKind.CODE,),
+    AnswerKind.COUNT: (AnswerKind.COUNT, AnswerKind.DURATION),
 }
 """Kinds of spans that answer a question as well, the best first."""
 _FREE_KINDS = frozenset({AnswerKind.ANY, AnswerKind.WHY, AnswerKind.YES_NO})
@@ -85,6 +87,10 @@ _SUBJECT = re.compile(r"[A-ZÀ-ÖØ-Þ][a-zß-ÿ]{2,}(?=\s(?:is|was|has|had|will
 _ROW_CODE = re.compile(r"(?<![\w.,/-])(?=[\w./-]*\d)[A-Z0-9][\w/-]*(?:\.\d+)*(?![\w/-])")
 _REASON = compile_pattern("reason")
 _CURRENT = compile_pattern("current")
+_COUNTED_KINDS = frozenset({AnswerKind.CODE, AnswerKind.COUNT})
+"""Kinds whose first word names what is counted or numbered."""
+_LABEL_KINDS = frozenset({AnswerKind.DATE, AnswerKind.MONEY, AnswerKind.CODE, AnswerKind.MEASURE})
+"""Kinds that a text has many of, so that a word such as "date" alone is no evidence."""
 _SUBJECT_KINDS = frozenset({AnswerKind.WHERE, AnswerKind.WHO, AnswerKind.WHY, AnswerKind.TIME, AnswerKind.DURATION})
 """Kinds of questions of which words such as "pay" are the subject: "Where can I pay?"."""
 _CONTRACTION = re.compile(r"[a-z]+['’](?:d|ll|m|re|s|ve|t)", re.IGNORECASE)
@@ -102,8 +108,10 @@ _TO = re.compile(r"\s+to\s+")
 class _Unit:
     """A word or phrase of the question."""
 
+    word: str
+    """In lower case; empty for a phrase."""
     token: str
-    """Empty for a phrase."""
+    """Stem of the word."""
     clusters: frozenset[int]
     weight: float
     is_weak: bool = False
@@ -114,6 +122,7 @@ class _Unit:
 class _Evidence:
     """What the words of a text are evidence for."""
 
+    words: frozenset[str]
     tokens: frozenset[str]
     clusters: frozenset[int]
 
@@ -130,6 +139,11 @@ class _Share:
         pairs = zip(units, self.own, self.neighbouring, strict=True)
         return sum(unit.weight * max(own, other) for unit, own, other in pairs) / total
 
+    def has_first_word(self, units: Sequence[_Unit]) -> bool:
+        """Whether there is evidence for the first word, which names what a code is of: "which platform"."""
+        first = next((index for index, unit in enumerate(units) if unit.word and not unit.is_weak), None)
+        return first is None or max(self.own[first], self.neighbouring[first]) > 0
+
 
 def find_guess(question: Question, passages: Sequence[Sentence]) -> Guess | None:
     """Returns the span with most weak evidence; None with little.
@@ -142,13 +156,17 @@ def find_guess(question: Question, passages: Sequence[Sentence]) -> Guess | None
         return None
     evidence = [_read_evidence(passage.text) for passage in passages]
     found = list(_units(question))
-    if all(unit.weight < 1 for unit in found):
+    if question.kind in _LABEL_KINDS and all(unit.is_weak for unit in found):
         return None
-    units = _weigh(found, evidence)
+    units = _weigh([_correct(unit) for unit in found], evidence)
     total = sum(unit.weight for unit in units)
+    if not total:
+        return None
     known = frozenset().union(*(one.tokens for one in evidence))
     names = content_tokens(" ".join(_NAME.findall(question.text)))
-    needed = _MISSING_NAME_EVIDENCE if names - known else _MIN_EVIDENCE
+    needed = _NEEDED_EVIDENCE.get(question.kind, _MIN_EVIDENCE)
+    if names - known:
+        needed = max(needed, _MISSING_NAME_EVIDENCE)
     shares = [
         _Share(_strengths(units, one), _neighbouring(units, evidence, passages, index))
         for index, one in enumerate(evidence)
@@ -159,6 +177,8 @@ def find_guess(question: Question, passages: Sequence[Sentence]) -> Guess | None
         if whole < max(_MIN_EVIDENCE, best[2] if best else 0.0):
             break  # no span has more evidence than its passage
         passage = passages[index]
+        if question.kind in _COUNTED_KINDS and not shares[index].has_first_word(units):
+            continue
         for start, end, factor in _spans(question, passage.text):
             clause = _clause_strengths(units, passage.text, (start, end), shares[index].own)
             near = _Share(clause, shares[index].neighbouring).of(units, total)
@@ -213,26 +233,29 @@ def _units(question: Question) -> Iterator[_Unit]:
     covered = [match.span() for match in LIMIT_ASKED.finditer(question.text)] if question.kind in _POINT_KINDS else []
     for clusters, span in _phrase_clusters(question.text):
         covered.append(span)
-        yield _Unit("", clusters, 1.0)
+        yield _Unit("", "", clusters, 1.0)
     for token, bare, start, end in _words(question.text):
         if any(first <= start and end <= last for first, last in covered):
             continue
         if bare in _FILLERS or _CONTRACTION.fullmatch(question.text, start, end):
             continue
         is_weak = token not in question.focus and not (question.kind in _SUBJECT_KINDS and token in HINTS)
-        yield _Unit(token, words.get(bare, frozenset()), _TYPE_WORD_WEIGHT if is_weak else 1.0, is_weak)
+        word = question.text[start:end].lower()
+        yield _Unit(word, token, words.get(bare, frozenset()), _TYPE_WORD_WEIGHT if is_weak else 1.0, is_weak)
 
 
 def _read_evidence(text: str) -> _Evidence:
-    words, _, _ = _clusters()
+    of_stem, _, _ = _clusters()
+    words: set[str] = set()
     tokens: set[str] = set()
     clusters: set[int] = set()
-    for token, bare, _, _ in _words(text):
+    for token, bare, start, end in _words(text):
+        words.add(text[start:end].lower())
         tokens.add(token)
-        clusters |= words.get(bare, frozenset())
+        clusters |= of_stem.get(bare, frozenset())
     for found, _ in _phrase_clusters(text):
         clusters |= found
-    return _Evidence(frozenset(tokens), frozenset(clusters))
+    return _Evidence(frozenset(words), frozenset(tokens), frozenset(clusters))
 
 
 def _weigh(units: Sequence[_Unit], evidence: Sequence[_Evidence]) -> list[_Unit]:
@@ -246,9 +269,17 @@ def _weigh(units: Sequence[_Unit], evidence: Sequence[_Evidence]) -> list[_Unit]
         if unit.is_weak and not is_known:
             continue
         importance = unit.weight * (_LAST_WORD_FACTOR if unit is last else 1.0)
-        count = counts[unit.token] or min((clusters[one] for one in unit.clusters if clusters[one]), default=0.5)
+        count = counts[unit.token] or min((clusters[one] for one in unit.clusters if clusters[one]), default=1)
         weighed.append(replace(unit, weight=importance * math.log(1 + len(evidence) / count)))
     return weighed
+
+
+def _correct(unit: _Unit) -> _Unit:
+    """Returns a word without synonyms with those of the word that it may be a typing error of."""
+    if unit.clusters or len(unit.word) < _SHORTEST_TYPO:
+        return unit
+    meant = (clusters for word, clusters in _clusters()[0].items() if _is_typo(stem(unit.word), word))
+    return replace(unit, clusters=next(meant, unit.clusters))
 
 
 def _strengths(units: Sequence[_Unit], evidence: _Evidence) -> list[float]:
@@ -261,6 +292,8 @@ def _strength(unit: _Unit, evidence: _Evidence) -> float:
         return 1.0
     if unit.clusters & evidence.clusters:
         return _SYNONYM_WEIGHT
+    if len(unit.word) >= _SHORTEST_TYPO and any(_is_typo(unit.word, word) for word in evidence.words):
+        return _TYPO_WEIGHT
     if len(unit.token) >= _SHORTEST_TYPO and any(_is_typo(unit.token, token) for token in evidence.tokens):
         return _TYPO_WEIGHT
     return 0.0
@@ -347,7 +380,7 @@ def _spans(question: Question, text: str) -> Iterator[tuple[int, int, float]]:
         for start, end in spans[:_MOST_SPANS]:
             found = True
             yield start, end, 1.0 - 0.1 * rank
-        if found:
+        if found and one is not AnswerKind.DATE:
             break
     if kind in _FREE_KINDS:
         reason = _REASON.search(text) if kind is AnswerKind.WHY else None

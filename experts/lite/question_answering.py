@@ -100,8 +100,10 @@ _AGENT = re.compile(r"\b(?:by|is|was|are|were|von|par|por|is called|am)\s*(?:the
 _CLAUSE_END = re.compile(
     r"[.;!?\n\t]|,\s+(?:and|but|which|who|while)\b|\s+(?:and then|but|because|so that|before|until)\s"
 )
-_CONTINUATION = re.compile(r"(?:and|or|but|which|who|that|than|so|because|und|et|y)\b|\d+$", re.IGNORECASE)
-"""How a complement begins that answers nothing: with the next clause, or as a bare number."""
+_CONTINUATION = re.compile(
+    r"(?:and|or|but|which|who|that|than|so|because|in|on|at|to|for|from|with|und|et|y)\b|\d+$", re.IGNORECASE
+)
+"""How a complement begins that answers nothing: with the next clause or a preposition, or as a bare number."""
 _SHORT_LINE = 45
 _LABELLED = re.compile(r"[A-ZÀ-ÖØ-Þ][^\W\d_]+(?: [^\W\d_]+){0,2}: ")
 """How a line with a label begins, which is a passage of its own."""

@@ -92,6 +92,8 @@ _SENTENCES_BEFORE = re.compile(r"(?:[^?？]*[.!。！]\s+|[^?？]*(?=¿))(?=[^?�
 """What precedes a question that ends a text."""
 _ELISION = re.compile(r"(?:[cdjlmnst]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
 """French articles and pronouns before a vowel."""
+_SCOPE = compile_pattern("scope")
+"""What a question to several files ends with: "in each case"."""
 _CJK = re.compile(r"[\u3400-\u9fff]+")
 _HANGUL = re.compile(r"[\uac00-\ud7af]+")
 _CJK_TYPE_WORDS = compile_pattern("cjk_type_word")
@@ -117,7 +119,7 @@ class Question:
     @classmethod
     def parse(cls, text: str) -> "Question":
         """Classifies a question."""
-        plain = _last_question(" ".join(text[-_LONGEST_QUESTION:].replace("’", "'").split()))
+        plain = _SCOPE.sub("", _last_question(" ".join(text[-_LONGEST_QUESTION:].replace("’", "'").split())))
         kind = _find_kind(plain, _KIND_PATTERNS)
         if kind is AnswerKind.ANY:
             kind = _find_kind(remove_accents(plain), _TYPED_PATTERNS)

@@ -102,6 +102,8 @@ def test_date_without_any_word_of_the_question_is_a_guess() -> None:
         ("How many people is this recipe for?", "Pancakes for four people\n3 eggs", "four people"),
         ("Combien de beurre il faut ?", "1 kg d'oignons\n80 g de beurre", "80 g de beurre"),
         ("언제까지 알려 줘야 해요?", "10월 18일에 잔치가 있습니다. 10월 10일까지 알려 주세요.", "10월 10일"),
+        ("How big is the deposit in each of these offers?", "Hall: 300 pounds\nDeposit: 80 pounds", "80 pounds"),
+        ("when is the pool shut", "The pool is closed from 3 to 5 February for repairs.", "3 to 5 February"),
         ("到哪里提货？", "请于5月20日前到人民路88号提货。", "人民路88号"),
     ],
 )
@@ -158,6 +160,10 @@ You can cancel free of charge until 28 June. Bicycles may be left in the cellar.
         ("Who teaches the trombone?", "Mrs. Pell teaches the oboe, Mr. Ames the trombone.", "Ames"),
         ("Which day is the chemstry test?", "Physics\t3 May, 9:00\nChemistry\t5 May, 9:00", "5 May, 9:00"),
         ("how much does the essay count for?", "The essay counts for 30 percent.", "30 percent"),
+        ("what's the pay?", "We look for a gardener. The pay is 15 pounds an hour.", "15 pounds"),
+        ("when did the tonner arive", "Order date: 2 May\nDelivered: 7 May\nToner: black", "7 May"),
+        ("Where do we collect the van in each case?", "Van: 90 pounds\nPick-up: Salford yard", "Salford yard"),
+        ("how much time off do I get?", "You work 38 hours a week. You have 27 days of holiday.", "27 days"),
         ("Where can I pay?", "The fine can be paid at the desk next to the stairs.", "at the desk next to the stairs"),
         (
             "who runs the workshop?",
@@ -178,6 +184,8 @@ def test_other_words_for_the_same_lead_to_a_guess(question: str, context: str, e
     [
         ("What is the teacher called?", "The course begins on 6 October. Tom Baker collects the fees."),
         ("Who is the insurer?", ALLOTMENT),
+        ("which platform does it leave from?", "York to Leeds\nDeparts\t09:15\nSeat\t14A"),
+        ("how many calories does it have?", "Fry the pancake for two minutes. It has 3 eggs."),
         ("What is Peter's salary?", "Anna Bell earns 3,000 pounds. She works in Leeds."),
     ],
 )
