@@ -51,6 +51,8 @@ _SENDER_ASKED, _COMPANY_ASKED = compile_pattern("sender_asked"), compile_pattern
 _RECIPIENT_ASKED, _RECIPIENT = compile_pattern("recipient_asked"), compile_pattern("recipient_label")
 _SENDER = compile_pattern("sender_label")
 _BILL, _AMOUNT, _MOST = compile_pattern("bill"), compile_pattern("amount"), compile_pattern("most")
+_WHOLE_COST = compile_pattern("whole_cost")
+"""Questions about all that something costs, even if a part of it is paid."""
 _LIGHT = compile_pattern("light_word")
 _CODE = re.compile(r"(?<!\w)(?:[A-Z]{1,5}[-/ ]?)?\d[\w/-]*", _FLAGS)
 _LABEL_SCORE, _WEAK_LABEL_SCORE, _ITEM_SCORE, _GUESS_SCORE, _SENDER_SCORE, _LETTERHEAD_SCORE = (
@@ -100,9 +102,7 @@ def find_bill_field(question: Question, text: str) -> Found | None:
 def _check_words(field: _Field, found: Found, specific: frozenset[str], rows: Sequence[_Row]) -> Found | None:
     """Returns a field that explains the other words of a question, else a doubtful one."""
     if field is _TOTAL:
-        unexplained = {token for token in specific if token.isascii()}.difference(
-            *(content_tokens(row.text) for row in rows)
-        )
+        unexplained = specific.difference(*(content_tokens(row.text) for row in rows))
         return (*found[:2], found[2] * _DOUBTFUL) if unexplained else found
     row = next(row for row in rows if row.start + len(row.text) >= found[1])
     is_doubtful = (field.is_date or field.is_code) and not specific <= content_tokens(row.text)
@@ -153,7 +153,10 @@ def _find_labelled(question: Question, field: _Field, rows: Sequence[_Row]) -> F
     if not found:
         return None
     named = [value for label, value in found if label.search(question.text)]
-    start, end, score = (named or [value for _, value in found])[0]
+    values = named or [value for _, value in found]
+    start, end, score = (
+        max(values, key=lambda one: _number(one, rows)) if _WHOLE_COST.search(question.text) else values[0]
+    )
     is_clear = bool(named) or len({_text(value, rows) for _, value in found}) == 1
     return start, end, score * (1.0 if is_clear else _DOUBTFUL)
 
@@ -166,6 +169,10 @@ def _values_of_label(field: _Field, label: re.Pattern[str], rows: Sequence[_Row]
         below = rows[index + 1] if index + 1 < len(rows) else None
         if value := _find_value(field, row, match.end(), below):
             yield value
+
+
+def _number(value: Found, rows: Sequence[_Row]) -> float:
+    return float(parse_number(_digits(_text(value, rows))))
 
 
 def _largest(values: Sequence[Found], rows: Sequence[_Row]) -> Found:

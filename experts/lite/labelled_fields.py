@@ -27,6 +27,8 @@ _CODE_BEHIND = re.compile(
     r"(?P<label>[^\W\d_][^\d:：]{1,40}?)[\s#.:：]*(?P<value>(?=[^\s]*\d)[A-Z0-9][\w/-]*(?: \d[\w/-]*)*)", _FLAGS
 )
 _LONGEST_LABEL, _LONGEST_VALUE, _MOST_EXTRA_WORDS = 60, 90, 3
+_PART = re.compile(r"(?:[^,\s]|(?<!,)\s|,(?!\s))+")
+"""What commas separate in a cell, such as the time and the platform in "08:24, platform 4"."""
 _TABLE_CELLS, _MOST_CODE_WORDS = 3, 4
 _SCORES = (0.95, 0.85)
 """Of labels that have one meaning, and of those that mean several things."""
@@ -46,6 +48,7 @@ _KINDS: Mapping[str, frozenset[AnswerKind]] = {
     "name": frozenset({AnswerKind.WHO, AnswerKind.WHERE, AnswerKind.ANY}),
     "place": frozenset({AnswerKind.WHERE, AnswerKind.ADDRESS, AnswerKind.CODE, AnswerKind.ANY}),
     "duration": frozenset({AnswerKind.DURATION, AnswerKind.MONEY, AnswerKind.MEASURE, AnswerKind.ANY}),
+    "measure": frozenset({AnswerKind.MEASURE, AnswerKind.ANY}),
     "count": frozenset({AnswerKind.COUNT, AnswerKind.DURATION, AnswerKind.MONEY, AnswerKind.MEASURE, AnswerKind.ANY}),
 }
 """Kinds of questions that a kind of value answers."""
@@ -195,9 +198,10 @@ def _entries_in_cell(cell: str, start: int, others: str, block: str) -> Iterator
     ends = [*(colon.start() for colon in colons[1:]), len(cell)][: len(colons)]
     for colon, end in zip(colons, ends, strict=True):
         yield Entry(colon[1], cell[colon.end() : end].strip(), start + colon.end(), others, block)
-    code = None if colons else _CODE_BEHIND.fullmatch(cell)
-    if code:
-        yield Entry(code["label"], code["value"], start + code.start("value"), others, block)
+    parts = _PART.finditer(cell) if others else re.finditer(r".+", cell)
+    for part in [] if colons else parts:
+        if code := _CODE_BEHIND.fullmatch(part[0].rstrip()):
+            yield Entry(code["label"], code["value"], start + part.start() + code.start("value"), others, block)
 
 
 def _matches_of_meaning(
@@ -209,7 +213,7 @@ def _matches_of_meaning(
             if label is None:
                 continue
             others = _units(f"{entry.labels[: label.start()]} {entry.labels[label.end() :]}")
-            is_whole = label[0].strip() == entry.labels.strip(" .:")
+            is_whole = label[0].strip() == entry.labels.strip(" .:") or (meaning.value == "time" and label.start() == 0)
             if len(others) > _MOST_EXTRA_WORDS or not (
                 is_whole or len(label[0]) >= _SHORTEST_PART or _CJK.match(label[0])
             ):
@@ -402,7 +406,11 @@ def _span(question: Question, text: str) -> Span | None:
     return spans[0] if len(spans) == 1 else None
 
 
+def _measure(_question: Question, text: str) -> Span | None:
+    return _whole(text) if re.match(r"\d[\d.,]*\s?[^\W\d_]", text.strip()) else None
+
+
 _VALUES = {
     "amount": _amount, "date": _date, "time": _time, "code": _code, "name": _name, "place": _place,
-    "duration": _duration, "count": _count, "text": _text, "span": _span,
+    "duration": _duration, "measure": _measure, "count": _count, "text": _text, "span": _span,
 }  # fmt: skip

@@ -22,7 +22,6 @@ def score(question: str, text: str) -> float:
     ("question", "text"),
     [
         ("How much do I still have to pay?", GAS),
-        ("How much have I already paid?", GAS),
         ("How many people visited the zoo the year before?", ZOO),
         ("How much is that a year?", JOB),
         ("How many hours do I work a day?", JOB),
@@ -67,9 +66,8 @@ def test_an_answer_with_the_qualifier_of_the_question_is_no_guess(question: str,
     assert score(question, text) >= UNSURE
 
 
-@pytest.mark.parametrize("question", ["How much do I still have to pay?", "How much have I already paid?"])
-def test_a_field_of_a_document_without_the_qualifier_is_a_guess(question: str) -> None:
-    found = find_field_answer(Question.parse(question), GAS, ())
+def test_a_field_of_a_document_without_the_qualifier_is_a_guess() -> None:
+    found = find_field_answer(Question.parse("How much do I still have to pay?"), GAS, ())
     assert found is not None
     assert found.score < UNSURE
 
