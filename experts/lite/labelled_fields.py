@@ -353,7 +353,8 @@ def _date(_question: Question, text: str) -> Span | None:
 
 def _time(question: Question, text: str) -> Span | None:
     spans = find_spans(replace(question, kind=AnswerKind.TIME), text)
-    if len(spans) == 1 and "," in text:
+    has_date = any(one.kind == "DATE" for one in find_entities(text))
+    if len(spans) == 1 and "," in text and not (has_date and question.kind is AnswerKind.DATE):
         return spans[0]
     return _whole(text) if CLOCK.search(text) else None
 

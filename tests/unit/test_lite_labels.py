@@ -68,6 +68,8 @@ def answer(question: str, text: str) -> str:
         ("what did the whole stay cost", "Total\t468.00\nBalance due on arrival\t368.00", "468.00"),
         ("Was kostet die Mitgliedschaft im Monat?", "Monatsbeitrag\t29,90 €\nAufnahmegebühr\t19,00 €", "29,90 €"),
         ("Wann kommt Paul in München an?", "Ab Hamburg\t08:24, Gleis 14\nAn München\t14:02, Gleis 22", "14:02"),
+        ("When does Marion check in?", "Arrival\tSat 5 July, from 15:00", "Sat 5 July, from 15:00"),
+        ("What time can we check in?", "Arrival\tSat 5 July, from 15:00", "15:00"),
         ("¿Cuánto pesa el envío?", "Bultos\t7\nPeso\t112 kg", "112 kg"),
         ("¿Cuánto sale con IVA incluido?", "Base imponible\t270,00 €\nIVA 21 %\t56,70 €\nTotal\t326,70 €", "326,70 €"),
         ("월세로 얼마 나갔어요?", STATEMENT_KO, "650,000원"),
