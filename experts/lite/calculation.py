@@ -22,20 +22,49 @@ from experts.lite.quantities import (
     find_total,
     parse_number,
 )
-from experts.lite.text_processing import STOPWORDS, load_vocabulary, require_text, split_words, stem
+from experts.lite.stated_values import find_amount, find_event, mentions, named_words
+from experts.lite.text_processing import (
+    STOPWORDS,
+    load_vocabulary,
+    require_text,
+    split_sentences,
+    split_words,
+    stem,
+)
 from experts.lite.text_statistics import count_words, number_of
 from services.common.errors import InvalidRequest
 
 ABILITIES = (
-    "adding up or comparing the totals of bills, comparing the lengths or dates of texts, counting days, weeks, months"
-    " or years between dates, and arithmetic such as 12 * 3.5 or 15% of 240"
+    "adding up or comparing the totals or other amounts of bills, comparing the lengths or dates of texts, counting"
+    " days, weeks, months or years between dates, and arithmetic such as 12 * 3.5 or 15% of 240"
 )
 
-_UNIT = re.compile(r"\b(?P<unit>day|week|month|year)s?\b")
-_UNIT_COUNT = re.compile(
-    r"\b(?P<count>\d+|an?|one|two|three|four|five|six|seven|ten)\s+(?P<unit>day|week|month|year)s?\b"
+_UNIT = re.compile(r"\b(?P<unit>day|night|week|month|year)s?\b")
+_COUNT_WORDS = {"a": 1, "an": 1} | {
+    word: count
+    for counts, words in (
+        (range(1, 16), "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"),
+        (range(20, 100, 10), "twenty thirty forty fifty sixty seventy eighty ninety"),
+    )
+    for count, word in zip(counts, words.split(), strict=True)
+}
+_UNIT_COUNT = re.compile(rf"\b(?P<count>\d+|{'|'.join(_COUNT_WORDS)})\s+(?P<unit>day|week|month|year)s?\b")
+_SHIFTED_FROM = re.compile(r"\s+(?P<way>after|before|from|since|later\s+than)\s+(?P<event>[^?!,;]+)")
+_EVENTS = re.compile(
+    r"\b(?:between|from)\s+(?P<first>[^?!,;]{1,80}?)\s+(?:and|to|until|till)\s+(?P<second>[^?!,;]{1,80})"
 )
-_COUNT_WORDS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "ten": 10}
+_RISE = re.compile(
+    r"\bby\s+how\s+much\b|\bhow\s+much\s+(?:more|less)\b|\bhow\s+(?:much|big|large)\s+(?:is|was|will\s+be)\s+the\s+(?:increase|rise|reduction)\b|\bdifference\s+between\b"
+    r"|\bhow\s+much\b.{0,40}\b(?:go(?:es)?\s+up|rise|increase|change|drop|fall|go(?:es)?\s+down)\b"
+)
+_FROM_TO = re.compile(r"\bfrom\s+(?P<old>\S.{0,20}?)\s+to\s+(?P<new>\S.{0,20})")
+_OLD = re.compile(
+    r"\b(?:was|were|had\s+been|so\s+far|until\s+now|up\s+to\s+now|previous\w*|old|former\w*|last|current\w*|currently|at\s+present|at\s+the\s+moment|this\s+year)\b"
+)
+_NEW = re.compile(
+    r"\b(?:will|new|next|coming|from\s+\d{1,2}\s+\w+|from\s+(?:january|february|march|april|may|june|july|august|september|october|november|december)|in\s+future|future|from\s+now\s+on|as\s+of|increase[sd]?\s+to|rises?\s+to|reduced?\s+to|we\s+offer)\b"
+)
+_SECOND_QUESTION = re.compile(r"\band\s+(?:what|which|when|who|where|how)\b")
 _WORKING_DAYS = re.compile(r"\b(?:working|business|week)\s?days?\b")
 _TODAY = re.compile(r"\b(?:today|now|left|remain\w*|ago|from\s+now|until|till|since|old)\b")
 _WEEKDAY = re.compile(
@@ -130,7 +159,7 @@ def calculate(question: str, texts: Sequence[str], today: date) -> Result:
         InvalidRequest: the question is not understood, or a value is not found.
     """
     words = " ".join(question.lower().split())
-    for solve in (_dates, _arithmetic, _several):
+    for solve in (_dates, _arithmetic, _rise, _several):
         if result := solve(words, texts, today):
             return result
     raise _not_understood("the question names no calculation that is known")
@@ -148,14 +177,22 @@ def _not_understood(
 def _dates(words: str, texts: Sequence[str], today: date) -> Result | None:
     """A number of days between two dates, the weekday of a date, or a date so many days away."""
     stated = _stated_dates(words, today)
-    if (shift := _UNIT_COUNT.search(words)) and len(stated) <= 1 and re.search(r"\b(?:date|day|when)\b", words):
-        return _shifted(words, shift, stated[0] if stated else today)
+    shift = _UNIT_COUNT.search(words)
+    if (
+        shift
+        and len(stated) <= 1
+        and re.search(r"\b(?:date|day|when)\b", words[: shift.start()] + words[shift.end() :])
+    ):
+        return _shifted(words, shift, stated[0] if stated else _start_of_shift(words, shift, texts, today))
     if len(stated) == 1 and _WEEKDAY.search(words) and not re.search(r"\bhow\s+many\b", words):
         return Result(
             "weekday", "date", [_written(stated[0])], f"{stated[0]:%A}", f"{_written(stated[0])} is a {stated[0]:%A}"
         )
     unit = _UNIT.search(words)
-    if not unit or not re.search(r"\bhow\s+(?:many|long|old)\b|\bnumber\s+of\b|\bcount\b", words):
+    if not unit or not re.search(
+        r"\bhow\s+(?:many|long|old)\b|\bnumber\s+of\b|\bcount\b|\b(?:days|weeks|months|years)\s+(?:between|from)\b",
+        words,
+    ):
         return None
     if _WORKING_DAYS.search(words):
         raise _not_understood("working days depend on holidays, which are not known")
@@ -164,7 +201,7 @@ def _dates(words: str, texts: Sequence[str], today: date) -> Result | None:
     if len(stated) == 1 and _TODAY.search(words):
         stated = sorted([today, stated[0]]) if stated[0] != today else [today, today]
     if not stated and len(texts) == 1:
-        stated = _dates_of_bill(words, texts[0], today)
+        stated = _dates_of_events(words, texts[0]) or _dates_of_bill(words, texts[0], today)
     if len(stated) != 2:  # noqa: PLR2004  # as above
         return None
     return _between(stated[0], stated[1], unit["unit"])
@@ -195,6 +232,30 @@ def _stated_dates(words: str, today: date) -> list[date]:
         christmas = date(today.year, 12, 25)
         dates.append(christmas if christmas >= today else christmas.replace(year=today.year + 1))
     return dates
+
+
+def _start_of_shift(words: str, shift: re.Match[str], texts: Sequence[str], today: date) -> date:
+    """The date that "thirty days after the invoice date" counts from.
+
+    Raises:
+        InvalidRequest: no text states it.
+    """
+    named = _SHIFTED_FROM.match(words, shift.end())
+    if named is None or re.match(r"(?:today|now)\b", named["event"]):
+        return today
+    start = find_event(texts[0], named["event"]) if len(texts) == 1 else None
+    if start is None:
+        raise _not_understood(f"no date of “{named['event']}” was found", remedy="state the date in the question")
+    return start
+
+
+def _dates_of_events(words: str, text: str) -> list[date]:
+    """The dates of "between the order and the delivery"; none if a text does not state both."""
+    events = _EVENTS.search(words)
+    if not events:
+        return []
+    days = [day for name in ("first", "second") if (day := find_event(text, events[name]))]
+    return days if len(set(days)) == 2 else []  # noqa: PLR2004  # from one to the other
 
 
 def _dates_of_bill(words: str, text: str, today: date) -> list[date]:
@@ -246,15 +307,15 @@ def _between(start: date, end: date, unit: str) -> Result:
     days = (last - first).days
     length = _length(first, last, days, unit)
     past = ", which is in the past" if end < start else ""
-    in_days = "" if unit == "day" else f" ({number_of(days, 'day')})"
+    in_days = "" if unit in {"day", "night"} else f" ({number_of(days, 'day')})"
     text = f"{length}{in_days} from {_written(start)} to {_written(end)}{past}"
     return Result("difference", "date", [_written(start), _written(end)], length, text)
 
 
 def _length(first: date, last: date, days: int, unit: str) -> str:
     """Whole units and the days that remain: "6 weeks", "1 month and 11 days"."""
-    if unit == "day":
-        return number_of(days, "day")
+    if unit in {"day", "night"}:
+        return number_of(days, unit)
     count, rest = divmod(days, 7)
     if unit != "week":
         count = next(count for count in range(days // 28, -1, -1) if _move(first, count, unit) <= last)
@@ -330,8 +391,12 @@ def _several(words: str, texts: Sequence[str], _today: date) -> Result | None:
         if any(len({(one.day, one.month, one.year) for one in find_dates(text)}) != 1 for text in texts):
             _require_only(words, "the dates of the texts")
         return _compared(words, _labelled_dates(words, texts), _date_kind("due date" if _DUE.search(words) else "date"))
-    _require_totals(words, texts)
-    totals = _totals(texts)
+    named = "" if _SECOND_QUESTION.search(words) else " ".join(named_words(texts, _unknown_words(words)))
+    totals = _named_amounts(named, texts)
+    if not totals:
+        named = "amount"
+        _require_totals(words, texts)
+        totals = _totals(texts)
     currencies = {total.currency for total in totals if total.currency}
     if len(currencies) > 1:
         raise _not_understood(f"the amounts are in different currencies: {', '.join(map(str, totals))}", port="text")
@@ -342,7 +407,73 @@ def _several(words: str, texts: Sequence[str], _today: date) -> Result | None:
         return _aggregate("average", Amount(sum(values, Decimal()) / len(values), currency), written)
     if _SUM.search(words) and not _compares(words):
         return _aggregate("sum", Amount(sum(values, Decimal()), currency), written)
-    return _compared(words, values, _money_kind(currency))
+    return _compared(words, values, _money_kind(currency, named))
+
+
+def _named_amounts(named: str, texts: Sequence[str]) -> list[Amount]:
+    """The amounts that all texts state for what a question names, such as the deposit; none if they do not."""
+    found = [find_amount(text, named) for text in texts] if named else []
+    return [one.value for one in found if one] if all(found) else []
+
+
+def _rise(words: str, texts: Sequence[str], _today: date) -> Result | None:
+    """The difference of an old and a new amount, or of two that a question names.
+
+    Raises:
+        InvalidRequest: a text does not state clearly which amounts are meant.
+    """
+    if len(texts) != 1 or not _RISE.search(words):
+        return None
+    text, asked = texts[0], _unknown_words(words)
+    named = _named_pair(words, text)
+    pair = named or _amounts_from_to(text, asked) or _old_and_new(text, asked)
+    if pair is None:
+        raise _not_understood("it is not clear which two amounts are meant", remedy="state the amounts", port="text")
+    old, new = pair
+    if old.currency != new.currency:
+        raise _not_understood(f"the amounts are in different currencies: {old}, {new}", port="text")
+    difference = Amount(abs(new.value - old.value), old.currency)
+    way = "more" if new.value > old.value else "less"
+    written = (
+        f"{difference} is the difference between {old} and {new}"
+        if named
+        else f"{difference} {way}: from {old} to {new}"
+    )
+    return Result("difference", "amount", [str(old), str(new)], str(difference), written)
+
+
+def _named_pair(words: str, text: str) -> tuple[Amount, Amount] | None:
+    """The amounts of "between the single and the double room"."""
+    named = _EVENTS.search(words)
+    found = [find_amount(text, named[name]) for name in ("first", "second")] if named else []
+    return (found[0].value, found[1].value) if found and found[0] and found[1] else None
+
+
+def _amounts_from_to(text: str, asked: Sequence[str]) -> tuple[Amount, Amount] | None:
+    pairs = set[tuple[Amount, Amount]]()
+    for sentence in split_sentences(text):
+        if asked and not mentions(sentence.text, asked):
+            continue
+        for match in _FROM_TO.finditer(sentence.text):
+            old, new = (
+                [amount for amount, _ in find_amounts(match[name]) if amount.is_money] for name in ("old", "new")
+            )
+            if old and new:
+                pairs.add((old[0], new[0]))
+    return pairs.pop() if len(pairs) == 1 else None
+
+
+def _old_and_new(text: str, asked: Sequence[str]) -> tuple[Amount, Amount] | None:
+    """The only amount that a text calls old, and the only one it calls new; one sentence names what is asked about."""
+    old, new = set[Amount](), set[Amount]()
+    is_named = not asked
+    for sentence in split_sentences(text):
+        amounts = {amount for amount, _ in find_amounts(sentence.text) if amount.is_money}
+        is_old, is_new = _OLD.search(sentence.text.lower()), _NEW.search(sentence.text.lower())
+        if bool(is_old) != bool(is_new):
+            (old if is_old else new).update(amounts)
+            is_named = is_named or bool(amounts and mentions(sentence.text, asked))
+    return (old.pop(), new.pop()) if is_named and len(old) == len(new) == 1 else None
 
 
 def _require_only(words: str, compared: str) -> None:
@@ -435,11 +566,11 @@ def _words_kind() -> _Kind:
     return _Kind("words", "is the longest", "is the shortest", write, lambda low, high: write(high - low))
 
 
-def _money_kind(currency: str) -> _Kind:
+def _money_kind(currency: str, named: str) -> _Kind:
     def write(value: Decimal) -> str:
         return str(Amount(value, currency))
 
-    largest, smallest = "has the largest amount", "has the smallest amount"
+    largest, smallest = f"has the largest {named}", f"has the smallest {named}"
     return _Kind("amount", largest, smallest, write, lambda low, high: write(high - low))
 
 

@@ -98,7 +98,104 @@ def test_list_of_a_single_text_is_added_up_unless_it_states_a_total() -> None:
         result("add up the prices", "bread 2.00\nmilk 1.10\nTotal 3.10")
 
 
+HOTELS = (
+    "Seaview\nDouble room\t£80.00\nBreakfast\t£9.00\nCity tax\t£2.00",
+    "Moorland\nDouble room\t£70.00\nBreakfast: £12.50\nCity tax\t£2.00",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which hotel charges less for breakfast?", "text 1 has the smallest breakfast, £9.00; text 2 has £12.50"),
+        ("what is the difference in the double room between the two", "the difference is £10.00"),
+        ("add up the city tax of both", "£4.00 is the sum (text 1: £2.00, text 2: £2.00)"),
+    ],
+)
+def test_amounts_that_a_question_names_are_compared_and_added_up(question: str, expected: str) -> None:
+    assert expected in result(question, *HOTELS)
+
+
+def test_named_amount_that_only_one_text_states_is_declined() -> None:
+    with pytest.raises(InvalidRequest, match="parking"):
+        result("which one has the cheaper parking", f"{HOTELS[0]}\nParking\t£5.00", HOTELS[1])
+
+
+FEES = "The deposit of £90 stays the same. Your fee rises from £62.00 to £65.50 in May."
+PRICES = "The old price was 45 euros. The new price is 39.50 euros. Postage is 4 euros."
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "expected"),
+    [
+        ("by how much does the fee go up?", FEES, "£3.50 more: from £62.00 to £65.50"),
+        ("By how much did the price drop", PRICES, "€5.50 less: from €45.00 to €39.50"),
+        (
+            "what is the difference between the room and the breakfast",
+            HOTELS[0],
+            "£71.00 is the difference between £80.00 and £9.00",
+        ),
+    ],
+)
+def test_two_amounts_of_a_text_have_a_difference(question: str, text: str, expected: str) -> None:
+    assert result(question, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("by how much does the deposit go up?", FEES),
+        ("by how much does my insurance go up?", FEES),
+        ("by how much does the fee rise", "The fee is 20 pounds. Late payers pay 25 pounds."),
+    ],
+)
+def test_difference_of_unclear_amounts_is_declined(question: str, text: str) -> None:
+    with pytest.raises(InvalidRequest, match="not clear which two amounts"):
+        result(question, text)
+
+
 # ---------------------------------------------------------------- dates
+
+
+DESK = "We ordered the desk on 3 May 2025. It was delivered on 12 May, and we paid on 20 May.\n\nReturn by\t1 June"
+CABIN = "Outbound\tYork - Hull\nDate\t2 July 2025\n\nInbound\tHull - York\nDate\t11 July 2025\n\nCheck-in\t3 July 2025"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "expected"),
+    [
+        ("how many days between the order and the delivery?", DESK, "9 days from 3 May 2025 to 12 May 2025"),
+        ("how many days from delivery to payment", DESK, "8 days from 12 May 2025"),
+        ("how many nights between the outward and the return trip?", CABIN, "9 nights from 2 July 2025"),
+        ("how many days from check-in to the trip back?", CABIN, "8 days from 3 July 2025"),
+        ("Forty days after the delivery, which date is that?", DESK, "21 June 2025 (Saturday)"),
+        ("what date is two weeks before the return date?", DESK, "18 May 2025 (Sunday)"),
+    ],
+)
+def test_dates_of_events_are_calculated_with(question: str, text: str, expected: str) -> None:
+    assert result(question, text).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "question", ["how many days between the order and the repair?", "which date is ten days after the party?"]
+)
+def test_event_without_a_date_is_declined(question: str) -> None:
+    with pytest.raises(InvalidRequest, match="cannot calculate this"):
+        result(question, DESK)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", ["between ", "how much ", "thirty days ", "from 3 May to "])
+def test_hostile_question_is_declined_in_time(part: str) -> None:
+    with pytest.raises(InvalidRequest):
+        result(part * (50_000 // len(part)), DESK)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", ["from 3 May to ", "£5.00 from ", "Date\t", "3 May 2025 ", "the order "])
+def test_hostile_text_is_calculated_with_in_time(part: str) -> None:
+    with pytest.raises(InvalidRequest):
+        result("how many days between the dawn and the dusk", part * (100_000 // len(part)))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +203,7 @@ def test_list_of_a_single_text_is_added_up_unless_it_states_a_total() -> None:
     [
         ("how many weeks are there between 1 March 2024 and 12 April 2024?", "6 weeks (42 days) from 1 March 2024"),
         ("how many days from 1 March to 12 April 2024", "42 days"),
+        ("days between 1 March 2024 and 12 April 2024?", "42 days"),
         ("How many months between 31 January 2024 and 12 March 2024?", "1 month and 12 days (41 days)"),
         ("How many days until Christmas?", "31 days from 24 November 2026"),
         ("how many days until 3 May?", "160 days from 24 November 2026 to 3 May 2027"),
