@@ -188,8 +188,8 @@ def _dates(words: str, texts: Sequence[str], today: date) -> Result | None:
         return Result(
             "weekday", "date", [_written(stated[0])], f"{stated[0]:%A}", f"{_written(stated[0])} is a {stated[0]:%A}"
         )
-    unit = _UNIT.search(words)
-    if not unit or not re.search(
+    unit_name = unit["unit"] if (unit := _UNIT.search(words)) else "year" if re.search(r"\bhow\s+old\b", words) else ""
+    if not unit_name or not re.search(
         r"\bhow\s+(?:many|long|old)\b|\bnumber\s+of\b|\bcount\b|\b(?:days|weeks|months|years)\s+(?:between|from)\b",
         words,
     ):
@@ -204,7 +204,7 @@ def _dates(words: str, texts: Sequence[str], today: date) -> Result | None:
         stated = _dates_of_events(words, texts[0]) or _dates_of_bill(words, texts[0], today)
     if len(stated) != 2:  # noqa: PLR2004  # as above
         return None
-    return _between(stated[0], stated[1], unit["unit"])
+    return _between(stated[0], stated[1], unit_name)
 
 
 def _stated_dates(words: str, today: date) -> list[date]:

@@ -48,7 +48,8 @@ _COMPANY = (
     r"(?:Inc|Ltd|LLC|LLP|PLC|plc|Corp|Co|GmbH|AG|KG|SE|SA|S\.A|SAS|SARL|BV|B\.V|NV|AB|Oy|SpA|Pty|Corporation|Company|"
     r"Limited|Group|Holdings|Bank|Foundation|Institute|University|College|Academy|Association|Society|Agency|Ministry|"
     r"Department|Council|Committee|Commission|Museum|Hospital|Airlines|Airways|Motors|Technologies|Laboratories|Labs|"
-    r"Systems|Industries|Partners|Press|Times|Post|Union|Party|Court|Church|Club)(?![\w])\.?"
+    r"Systems|Industries|Tools|Supplies|Foods|Florists|Rentals|Solutions|Insurance|Logistics|Freight|Consulting|Hosting|Software|"
+    r"Electronics|Builders|Plumbing|Roofing|Catering|Partners|Press|Times|Post|Union|Party|Court|Church|Club)(?![\w])\.?"
 )
 _OFFICE = r"(?:University|Ministry|Bank|Institute|Department|Museum|Bureau|Church|House|Court|Academy) of"
 

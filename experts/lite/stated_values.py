@@ -75,7 +75,9 @@ def _labelled(text: str, find: Callable[[str], list[tuple[Value, int, int]]]) ->
 def _best(stated: Sequence[Stated[Value]], words: str) -> Stated[Value] | None:
     """Returns the value whose label has most of the words; None if no label has one, or several values do."""
     wanted = [word for word in _split(words) if word not in STOPWORDS]
-    scores = [sum(_names(label.label, word) for word in wanted) for label in stated]
+    # The first word says most: "the end of the lease" is rather "ends" than "lease".
+    weights = [(word, 1 if index else 1.5) for index, word in enumerate(wanted)]
+    scores = [sum(weight for word, weight in weights if _names(label.label, word)) for label in stated]
     best = [one for one, score in zip(stated, scores, strict=True) if score and score == max(scores)]
     return best[0] if best and len({_key(one.value) for one in best}) == 1 else None
 

@@ -109,6 +109,7 @@ HOTELS = (
     [
         ("Which hotel charges less for breakfast?", "text 1 has the smallest breakfast, £9.00; text 2 has £12.50"),
         ("what is the difference in the double room between the two", "the difference is £10.00"),
+        ("what is the total city tax of both hotels", "£4.00 is the sum"),
         ("add up the city tax of both", "£4.00 is the sum (text 1: £2.00, text 2: £2.00)"),
     ],
 )
@@ -165,6 +166,11 @@ CABIN = "Outbound\tYork - Hull\nDate\t2 July 2025\n\nInbound\tHull - York\nDate\
     ("question", "text", "expected"),
     [
         ("how many days between the order and the delivery?", DESK, "9 days from 3 May 2025 to 12 May 2025"),
+        (
+            "how many weeks lie between the start and the end of the lease?",
+            "The lease starts on 2 May 2025 and ends on 30 May 2025.",
+            "4 weeks (28 days) from 2 May 2025",
+        ),
         ("how many days from delivery to payment", DESK, "8 days from 12 May 2025"),
         ("how many nights between the outward and the return trip?", CABIN, "9 nights from 2 July 2025"),
         ("how many days from check-in to the trip back?", CABIN, "8 days from 3 July 2025"),
@@ -204,6 +210,8 @@ def test_hostile_text_is_calculated_with_in_time(part: str) -> None:
         ("how many weeks are there between 1 March 2024 and 12 April 2024?", "6 weeks (42 days) from 1 March 2024"),
         ("how many days from 1 March to 12 April 2024", "42 days"),
         ("days between 1 March 2024 and 12 April 2024?", "42 days"),
+        ("how old is a person born on 4 May 1990?", "36 years and 204 days"),
+        ("which day is in 3 weeks", "15 December 2026 (Tuesday)"),
         ("How many months between 31 January 2024 and 12 March 2024?", "1 month and 12 days (41 days)"),
         ("How many days until Christmas?", "31 days from 24 November 2026"),
         ("how many days until 3 May?", "160 days from 24 November 2026 to 3 May 2027"),

@@ -175,6 +175,7 @@ def test_numbers_of_bills_and_accounts_are_no_dates() -> None:
             "Later we met Xiulan Tran-Bell.\n\nKind regards,\nNkechi Obi",
             [("PER", "Xiulan Tran-Bell"), ("PER", "Nkechi Obi")],
         ),
+        ("It came from Bramwell Tools in Ipswich", [("ORG", "Bramwell Tools"), ("LOC", "Ipswich")]),
         ("Payment Terms apply. The Summer Fair is on. We met Breeze Lettings.", []),
         ("Die Zahlung ist mit dem Vertrag fällig, und Ihre Miete steigt.", []),
         ("In October 63 parcels came, and from 12 to 14 June none.", [("DATE", "12 to 14 June")]),

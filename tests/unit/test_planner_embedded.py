@@ -54,6 +54,29 @@ LITE_CASES: list[Row] = [
         ["calculation(question='How many days are there between 3 May 2024 and 12 June 2024?')"],
     ),
     (
+        "how many nights are there between check-in and check-out?",
+        ("hotel.pdf",),
+        [
+            "image-to-text(image=file1)",
+            "calculation(question='how many nights are there between check-in and check-out?', text=[1.text])",
+        ],
+    ),
+    (
+        "by how much does the rent rise?",
+        ("letter.txt",),
+        ["calculation(question='by how much does the rent rise?', text=[file1])"],
+    ),
+    (
+        "which landlord wants the lower deposit",
+        ("a.txt", "b.txt"),
+        ["calculation(question='which landlord wants the lower deposit', text=[file1, file2])"],
+    ),
+    (
+        "keep only the top third of this picture",
+        ("flag.png",),
+        ["image-to-image(image=file1, instruction='keep only the top third of this picture')"],
+    ),
+    (
         "which is the cheapest dish on this menu?",
         ("menu.png",),
         ["document-question-answering(image=file1, question='Which is the cheapest dish on this menu?')"],
