@@ -167,10 +167,8 @@ def find_guess(question: Question, passages: Sequence[Sentence]) -> Guess | None
     needed = _NEEDED_EVIDENCE.get(question.kind, _MIN_EVIDENCE)
     if names - known:
         needed = max(needed, _MISSING_NAME_EVIDENCE)
-    shares = [
-        _Share(_strengths(units, one), _neighbouring(units, evidence, passages, index))
-        for index, one in enumerate(evidence)
-    ]
+    strengths = [_strengths(units, one) for one in evidence]
+    shares = [_Share(own, _neighbouring(strengths, passages, index)) for index, own in enumerate(strengths)]
     best: Guess | None = None
     for index in sorted(range(len(passages)), key=lambda index: -shares[index].of(units, total)):
         whole = shares[index].of(units, total)
@@ -313,20 +311,17 @@ def _is_typo(one: str, other: str) -> bool:
     )
 
 
-def _neighbouring(
-    units: Sequence[_Unit], evidence: Sequence[_Evidence], passages: Sequence[Sentence], index: int
-) -> list[float]:
+def _neighbouring(strengths: Sequence[Sequence[float]], passages: Sequence[Sentence], index: int) -> Sequence[float]:
     """Returns the evidence of the passages before, as far as it holds here, and of a line below a short one."""
-    strengths = [0.0] * len(units)
-    if all(_SHORT_LINE.fullmatch(one.text) for one in passages[index : index + 2]) and index + 1 < len(passages):
-        strengths = [_FOLLOWING_WEIGHT * one for one in _strengths(units, evidence[index + 1])]
+    found = [0.0] * len(strengths[index])
+    if index + 1 < len(passages) and all(_SHORT_LINE.fullmatch(one.text) for one in passages[index : index + 2]):
+        found = [_FOLLOWING_WEIGHT * one for one in strengths[index + 1]]
     for step, share in enumerate(_PRECEDING_WEIGHTS, 1):
         if index < step:
             break
         weight = _REFERENCE_WEIGHT if step == 1 and _REFERENCE.search(passages[index].text) else share
-        found = _strengths(units, evidence[index - step])
-        strengths = [max(old, weight * new) for old, new in zip(strengths, found, strict=True)]
-    return strengths
+        found = [max(old, weight * new) for old, new in zip(found, strengths[index - step], strict=True)]
+    return found
 
 
 def _clause_strengths(units: Sequence[_Unit], text: str, span: Span, own: Sequence[float]) -> Sequence[float]:
