@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from services.common.errors import InvalidRequest
@@ -80,6 +80,7 @@ def stem_words(text: str) -> list[str]:
     return [stem(word) for word in split_words(text) if word not in STOPWORDS]
 
 
+@lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """Returns the stem: the same for invented, inventor and inventing."""
     bare = word.removesuffix("'s").removesuffix("’s")
