@@ -57,8 +57,7 @@ def _labelled(text: str, find: Callable[[str], list[tuple[Value, int, int]]]) ->
     """Yields the values of each line; a value after several in one sentence has the words since the one before."""
     heading = ""
     for line in text.splitlines():
-        if not line.strip():
-            heading = ""
+        if not line.strip():  # text that was read from a page has blank lines between rows
             continue
         for sentence in _SENTENCE_END.split(line):
             found = find(sentence)
