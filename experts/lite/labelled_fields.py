@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from experts.lite.answer_spans import Span, find_spans
 from experts.lite.entities import find_entities
@@ -38,6 +38,11 @@ _SHORTEST_PREFIX, _SHARED, _SHORTEST_PART = 5, 0.7, 4
 _AMOUNT = compile_pattern("amount")
 _LIGHT = compile_pattern("light_word")
 _LINK = compile_pattern("link")
+_DAY = compile_pattern("key_word")
+_NAMED_ROLE = re.compile(
+    r"^\W*who(?:'s| is| are| was| were)\s+(?!(?:on|in|at|for|with|of|to|\w+ing)\b)|^\W*(?!who\b)", _FLAGS
+)
+"""Questions that name what somebody is, such as "Who is the driver?", rather than what somebody does."""
 _PLAIN_NUMBER = re.compile(r"[1-9]\d{0,2}(?:[.,' ]\d{3})+|[1-9]\d{0,4}")
 _INTEGER = re.compile(r"\d+(?:[.,]\d{3})*(?![\d.,]|\s*%)")
 _KINDS: Mapping[str, frozenset[AnswerKind]] = {
@@ -134,7 +139,21 @@ def find_labelled_value(question: Question, text: str) -> Found | None:
             break
     if matches := list(_matches_of_words(question, said, entries)):
         found.append(_choose(question, matches, page, (_WORDS_SCORE,)))
-    return max(found, key=lambda one: one[2], default=None)
+    best = max(found, key=lambda one: one[2], default=None)
+    return _with_time(best, text) if best and question.kind is AnswerKind.DATE else best
+
+
+def _with_time(found: Found, text: str) -> Found:
+    """Returns a day with the time in the next cell, or a time with the day in the cell before."""
+    first = text.rfind("\n", 0, found[0]) + 1
+    cells = [(cell.start() + first, cell.end() + first) for cell in _CELL.finditer(text[first:].partition("\n")[0])]
+    index = next((index for index, cell in enumerate(cells) if cell == found[:2]), None)
+    if index is None:
+        return found
+    for day, time in pairwise(cells[max(0, index - 1) : index + 2]):
+        if _is_day(text[slice(*day)]) and CLOCK.fullmatch(text[slice(*time)]):
+            return day[0], time[1], found[2]
+    return found
 
 
 def _meant(question: Question) -> Iterator[tuple[Meaning, tuple[Span, ...]]]:
@@ -278,8 +297,18 @@ def _choose(question: Question, matches: Sequence[_Match], page: "_Page", scores
     is_ambiguous = any(start >= best.span[1] or end <= best.span[0] for start, end in rivals)
     score = scores[min(best.rank, len(scores) - 1)]
     score *= _AMBIGUOUS if is_ambiguous else 1.0
-    score *= _DOUBTFUL if _points_elsewhere(question, best, page) else 1.0
+    score *= _DOUBTFUL if _points_elsewhere(question, best, page) or _is_other_column(question, best, scores) else 1.0
     return (*best.span, round(score, 4))
+
+
+def _is_day(cell: str) -> bool:
+    return bool(_DAY.fullmatch(cell) or any(one.kind == "DATE" and one.text == cell for one in find_entities(cell)))
+
+
+def _is_other_column(question: Question, match: _Match, scores: Sequence[float]) -> bool:
+    """Whether a cell of a table is taken for a name only because the question has words of its row or heading."""
+    is_role = question.kind is not AnswerKind.WHO or _NAMED_ROLE.match(question.text) is not None
+    return not is_role and scores == (_WORDS_SCORE,) and bool(match.entry.row)
 
 
 def _rank(question: Question, match: _Match) -> tuple[float, ...]:

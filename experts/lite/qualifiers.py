@@ -58,6 +58,26 @@ _PAIRS = (
             r"\b(?:old|original(?:ly)?|previous(?:ly)?|former(?:ly)?|used to|before|instead of|moved|postponed)\b"
         ),
     ),
+    (
+        _compile(
+            r"\b(?:do|does|will|can)\b.*\bagain\b|\bre-?open\w*|\bresum(?:e|es|ed|ing)\b"
+            r"|\b(?:öffne\w*|macht) .*\bwieder\b|\brouvr\w*|\breab\w*"
+        ),
+        _compile(
+            r"\b(?:again|back|re-?open\w*|resum\w*|restart\w*|until|till|wieder\w*|bis|de nouveau|rouv\w*|jusqu\w*"
+            r"|de nuevo|reab\w*|hasta)\b"
+        ),
+    ),
+    (
+        _compile(
+            r"\bwhat (?:happens|will happen|would happen|if)\b|\bwas (?:passiert|geschieht)\b"
+            r"|\bque se passe\b|\bqué pasa\b"
+        ),
+        _compile(
+            r"\b(?:if|unless|will|must|otherwise|late|fees?|fines?|charge[ds]?|penalt\w+|interest|wenn|falls|sonst|gebühr\w*"
+            r"|si|sinon|frais|pénalité\w*|cargos?|recargos?|multas?)\b"
+        ),
+    ),
 )
 """What questions ask for, and the words of a clause that states it."""
 
