@@ -44,6 +44,16 @@ LITE_CASES: list[Row] = [
         ],
     ),
     (
+        "which garage charges less for labour",
+        ("garage_invoice.pdf", "quickfix.pdf"),
+        [
+            "image-to-text(image=file1)",
+            "image-to-text(image=file2)",
+            "calculation(question='which garage charges less for labour', text=[1.text, 2.text])",
+        ],
+    ),
+    ("list all people in the minutes", ("minutes.txt",), ["token-classification(text=file1)"]),
+    (
         "which is the longer one, and by how many words?",
         ("a.txt", "b.txt"),
         ["calculation(question='which is the longer one, and by how many words?', text=[file1, file2])"],

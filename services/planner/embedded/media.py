@@ -55,6 +55,8 @@ EVERY = re.compile(
 _FILES = re.compile(r"files?|attachments?|inputs?|uploads?|things?|ones")
 _SINGULAR = re.compile(r"\b(?:it|its|this|that)\b")
 _WORD = re.compile(r"[a-z]{3,}")
+_CHOICE = re.compile(r"\bwhich\s+(?!of\b)[\w-]+")
+"""What is to be chosen from: "which garage" may mean any of the files, whatever one of them is called."""
 
 
 _IMPROVING = frozenset(("audio-to-audio", "image-to-image"))
@@ -153,7 +155,7 @@ class Media:
 
     def called(self, clause: Clause, modality: Modality) -> list[Resource]:
         """The sent resources whose names share a word with the clause."""
-        words = set(_WORD.findall(clause.masked))
+        words = set(_WORD.findall(_CHOICE.sub("", clause.masked)))
         return [
             resource
             for resource in self._resources
