@@ -141,7 +141,7 @@ def _recognize_picture(picture: "Image", top: int) -> Iterator[Line]:
     for text, score, quad in zip(
         output.txts or (), output.scores or (), output.boxes if output.txts else (), strict=True
     ):
-        if text.strip():
+        if any(character.isalnum() for character in text):  # edges in a picture are often read as dashes
             yield Line(text.strip(), round(float(score), 4), _bounding_box(quad, top), _measure_slope(quad))
 
 

@@ -34,6 +34,7 @@ LITE_CASES: list[Row] = [
         ("article.txt",),
         ["text-to-speech(text=file1)", "audio-conversion(audio=1.audio; format=mp3)"],
     ),
+    ("write down what he says here", ("letter.png",), ["image-to-text(image=file1)"]),
     (
         "Which of these two is the more expensive one?",
         ("plumber.pdf", "electrician.pdf"),
@@ -767,6 +768,8 @@ def test_every_standard_task_can_be_planned(text: str, files: tuple[str, ...], e
         ("Summarize the report", (), [], NoteKind.CLARIFY, "paste the text"),
         ("Read the text in this image", ("a.txt",), [], NoteKind.CLARIFY, "send the picture"),
         ("Transcribe the recording", (), [], NoteKind.CLARIFY, "send the recording"),
+        ("give me this as ogg", ("sign.png",), [], NoteKind.CLARIFY, "needs a recording"),
+        ("write down what was said", ("sign.png",), [], NoteKind.CLARIFY, "needs a recording"),
         ("Read sign.jpg aloud", ("photo.png",), [], NoteKind.CLARIFY, "sign.jpg is named but was not sent"),
         ("Sharpen report.docx", ("photo.png",), [], NoteKind.CLARIFY, "what was sent is photo.png"),
         ("Summarize https://example.com/paper.pdf", (), [], NoteKind.CLARIFY, "https://example.com/paper.pdf"),

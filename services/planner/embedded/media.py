@@ -86,6 +86,10 @@ class Media:
         now = {modality for resource in self._resources if not resource.age for modality in resource.modalities}
         return now or {modality for resource in self._resources for modality in resource.modalities}
 
+    def has_text(self) -> bool:
+        """Whether a text or a document was sent or made, rather than only pictures or sound."""
+        return Modality.TEXT in self.kinds() or any(resource.pdf for resource in self._resources)
+
     def uses(self, resource: Resource) -> bool:
         """Whether a task takes a resource."""
         return self._flow.carries(resource.argument)

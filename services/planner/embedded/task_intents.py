@@ -133,7 +133,9 @@ class TaskIntents:
 
     def _needs_speech(self, names: Collection[str]) -> bool:
         """Whether a text is to become a file of sound, which takes a recording of it first."""
-        return _SOUND_FILES in names and _SPEAKING not in names and Modality.AUDIO not in self._builder.media.kinds()
+        media = self._builder.media
+        is_read_aloud = Modality.AUDIO not in media.kinds() and (media.has_text() or not media.kinds())
+        return _SOUND_FILES in names and _SPEAKING not in names and is_read_aloud
 
     def _speaks_of_result(self, clause: Clause, match: Match) -> bool:
         """Whether the words mean what an earlier clause gave, as "the detected objects" and "the sketch" do."""
