@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from gateway.client import HuggingGPTError
 from tests.eval.answers import report
 from tests.eval.answers.cases import BadCases, Case, CaseSet, read
 from tests.eval.answers.judge import Verdict
-from tests.eval.answers.run import Outcome, local_stack, outcomes
+from tests.eval.answers.run import Outcome, local_stack
+from tests.eval.answers.run import outcomes as run_cases
 
 OUT = Path("out/eval-answers.json")
 
@@ -25,7 +26,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
         prog="python -m tests.eval.answers",
         description="Sends requests with files to a local stack with the lite expert and judges the answers.",
     )
-    parser.add_argument("--set", type=CaseSet, choices=tuple(CaseSet), help="only this set (default: both)")
+    parser.add_argument("--set", type=CaseSet, choices=tuple(CaseSet), help="only this set (default: all)")
     parser.add_argument("--case", nargs="+", metavar="ID", help="only these development cases, with their answers")
     parser.add_argument("--list", type=Verdict, choices=tuple(Verdict), help="list development cases with this verdict")
     parser.add_argument("--held-out-kinds", action="store_true", help="counts of held-out cases by kind")
@@ -52,29 +53,28 @@ def chosen_cases(options: argparse.Namespace) -> list[Case]:
 
 def main(options: argparse.Namespace) -> None:
     """Runs the chosen cases, writes and prints the report."""
-    cases, held_out_ids = chosen_cases(options), {case.id for case in read(CaseSet.HELD_OUT)}
+    cases, sets = chosen_cases(options), {case.id: case_set for case_set in CaseSet for case in read(case_set)}
     with ExitStack() as stack:
         url = options.url or stack.enter_context(local_stack())
-        found = asyncio.run(outcomes(cases, url, concurrency=options.concurrency, quiet=options.quiet))
-    held_out = [outcome for outcome in found if outcome.case.id in held_out_ids]
-    development = [outcome for outcome in found if outcome.case.id not in held_out_ids]
-    text = json.dumps(report.figures(development, held_out), ensure_ascii=False)
+        found = asyncio.run(run_cases(cases, url, concurrency=options.concurrency, quiet=options.quiet))
+    by_set = {case_set: [one for one in found if sets[one.case.id] is case_set] for case_set in CaseSet}
+    text = json.dumps(report.figures(by_set), ensure_ascii=False)
     if not options.case:
         OUT.parent.mkdir(exist_ok=True)
         OUT.write_text(text + "\n", encoding="utf-8")
     if options.json:
         print(text)
     else:
-        _print(options, development, held_out)
+        _print(options, by_set)
 
 
-def _print(options: argparse.Namespace, development: Sequence[Outcome], held_out: Sequence[Outcome]) -> None:
+def _print(options: argparse.Namespace, outcomes: Mapping[CaseSet, Sequence[Outcome]]) -> None:
     console = Console(width=120)
-    report.show(development, held_out, console)
+    report.show(outcomes, console)
     if options.held_out_kinds:
-        report.show_kinds(held_out, console)
+        report.show_kinds([one for case_set in CaseSet if case_set.is_held_out for one in outcomes[case_set]], console)
     if options.case or options.list:
-        wanted = [outcome for outcome in development if options.list in (None, outcome.verdict)]
+        wanted = [outcome for outcome in outcomes[CaseSet.DEVELOPMENT] if options.list in (None, outcome.verdict)]
         report.list_cases(wanted, console)
 
 

@@ -18,6 +18,12 @@ class CaseSet(StrEnum):
     DEVELOPMENT = "development"
     HELD_OUT = "held_out"
     """Only totals of it are reported."""
+    HELD_OUT_LATER = "held_out_later"
+    """Likewise; written when the rules were, by authors who did not know them."""
+
+    @property
+    def is_held_out(self) -> bool:
+        return self is not CaseSet.DEVELOPMENT
 
 
 class Expectation(StrEnum):

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tests.eval.answers.cases import CaseSet
 from tests.eval.answers.judge import Verdict
 from tests.eval.answers.run import Outcome
 from tests.eval.metrics import percent, quantile
@@ -34,13 +35,14 @@ def grouped(outcomes: Sequence[Outcome]) -> dict[str, dict[str, dict[str, Any]]]
     return {name: _by(outcomes, key) for name, key in GROUPS.items()}
 
 
-def figures(development: Sequence[Outcome], held_out: Sequence[Outcome]) -> dict[str, Any]:
+def figures(outcomes: Mapping[CaseSet, Sequence[Outcome]]) -> dict[str, Any]:
     """The report as JSON: everything about the development cases, totals of the held-out ones.
 
-    A set that was not run is left out.
+    Args:
+        outcomes: by set; a set without any is left out.
     """
     found: dict[str, Any] = {}
-    if development:
+    if development := outcomes[CaseSet.DEVELOPMENT]:
         seconds = [outcome.seconds for outcome in development]
         found["development"] = {
             **totals(development),
@@ -49,18 +51,16 @@ def figures(development: Sequence[Outcome], held_out: Sequence[Outcome]) -> dict
             **{f"by_{name}": groups for name, groups in grouped(development).items()},
             "cases": [outcome.record() for outcome in development],
         }
-    if held_out:
-        found["held_out"] = totals(held_out)
-    return found
+    return found | {str(case_set): totals(some) for case_set, some in outcomes.items() if case_set.is_held_out and some}
 
 
-def show(development: Sequence[Outcome], held_out: Sequence[Outcome], console: Console) -> None:
-    """Prints the tables of the development cases, and the totals of both sets."""
-    if development:
+def show(outcomes: Mapping[CaseSet, Sequence[Outcome]], console: Console) -> None:
+    """Prints the tables of the development cases, and the totals of all sets."""
+    if development := outcomes[CaseSet.DEVELOPMENT]:
         for name, groups in grouped(development).items():
             console.print(_table(f"Development cases by {name}", name, groups))
-    sets = {"development": development, "held out": held_out}
-    console.print(_table("Answers", "cases", {name: totals(found) for name, found in sets.items() if found}))
+    sets = {case_set.replace("_", " "): totals(found) for case_set, found in outcomes.items() if found}
+    console.print(_table("Answers", "cases", sets))
 
 
 def show_kinds(held_out: Sequence[Outcome], console: Console) -> None:
