@@ -37,28 +37,30 @@ _LEAD_IN = re.compile(
 """How words begin that a question may follow."""
 
 _WANTED = re.compile(r"\b(?:needs?|wants?|like|please|to be|can you|could you)\b")
-_PREPOSITION = r"(?:by|in|on|at|to|from|for|until|till|since|under|with|of|about|after|before)"
+PREPOSITION = r"(?:by|in|on|at|to|from|for|until|till|since|under|with|of|about|after|before)"
+"""A preposition that a question may begin with."""
+
 _ASKING = r"(?:what|who|whom|whose|where|when|why|which|how)"
 _QUESTION = re.compile(
-    rf"(?:(?:{_PREPOSITION}\s+)?{_ASKING}(?:'?s|'?re)?|(?:is|are|was|were|does|did|do(?=\s+(?:you|they|we|i|these|those|people)\b)|has|have|can"
+    rf"(?:(?:{PREPOSITION}\s+)?{_ASKING}(?:'?s|'?re)?|(?:is|are|was|were|does|did|do(?=\s+(?:you|they|we|i|these|those|people)\b)|has|have|can"
     r"|could|would|should|will)(?:n'?t)?)\b"
 )
 _ASKED_FOR = re.compile(
     rf"(?:(?:please\s+)?(?:(?:tell|show|telling|showing)\s+(?:me|us)|let\s+(?:me|us)\s+know|(?:i|we)(?:'d|\s+would)?\s+(?:like|want|need|have)\s+to"
     r"\s+(?:know|find\s+out)|do\s+you\s+know|(?:check|find\s+out|figure\s+out|look\s+up|work\s+out)(?:\s+for\s+me)?"
     r"|(?:checking|finding\s+out|looking\s+up)|any\s+idea|(?:i|we)\s+wonder|(?:i\s+was\s+|just\s+)?wondering)[\s,:]+)+"
-    rf"(?=(?:{_PREPOSITION}\s+)?{_ASKING}(?:'?s)?\s+\w)"
+    rf"(?=(?:{PREPOSITION}\s+)?{_ASKING}(?:'?s)?\s+\w)"
 )
 """Words before a question in a statement: "tell me when it is due"."""
 
-_RELATIVE = re.compile(rf"(?:{_PREPOSITION}\s+)?(?:which|where|who|whom|whose|when)\b")
+_RELATIVE = re.compile(rf"(?:{PREPOSITION}\s+)?(?:which|where|who|whom|whose|when)\b")
 _SUBJECT = (
     r"(?:i|we|you|he|she|it|they|there|(?:any|some)(?:one|body|thing)?|the|this|that|these|those"
     r"|my|our|your|his|her|its|their)"
 )
 _FINITE = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|would|should|will|must|may|am)(?:n'?t)?"
 _INVERTED = re.compile(
-    rf"(?:{_PREPOSITION}\s+)?(?:which|where|who|whom|whose|when)\s+(?:[\w-]+\s+){{0,3}}?{_FINITE}\s+{_SUBJECT}\b"
+    rf"(?:{PREPOSITION}\s+)?(?:which|where|who|whom|whose|when)\s+(?:[\w-]+\s+){{0,3}}?{_FINITE}\s+{_SUBJECT}\b"
 )
 """A question that is no relative clause, since its verb precedes its subject: "which number do I ring"."""
 

@@ -2,7 +2,7 @@
 
 import re
 
-from services.planner.embedded.clauses import sentences
+from services.planner.embedded.clauses import PREPOSITION, sentences
 from services.planner.embedded.patterns import CERTAIN, Lexicon
 from services.planner.embedded.questions import COURTESY, NO_CONTENT
 from services.planner.embedded.rules import RuleReading
@@ -21,7 +21,6 @@ _READABLE = frozenset((Modality.TEXT, Modality.IMAGE, Modality.AUDIO))
 _DETERMINER = (
     r"(?:the|this|that|these|those|an?|my|our|your|his|her|its|their|it|them|him|me|us|all|both|each|every\w*|some\w*)"
 )
-_PREPOSITION = r"(?:by|in|on|at|to|from|for|until|till|since|under|with|of|about|after|before)"
 _ASKING_WORD = r"(?:what|who|whom|whose|where|when|why|which|how|whether)"
 _FINITE = r"(?:is|are|was|were|am|has|have|had|will|would|did|does|do|can|could|should|must|may)(?:n't)?\b"
 _WISH = re.compile(
@@ -39,9 +38,9 @@ _INQUIRY = re.compile(
 )
 """An order for something that a text may state."""
 
-_ASKED = re.compile(rf"(?:(?<=\s)|^)(?:{_PREPOSITION}\s+)?{_ASKING_WORD}(?:'?s|'?re)?\s+\w")
+_ASKED = re.compile(rf"(?:(?<=\s)|^)(?:{PREPOSITION}\s+)?{_ASKING_WORD}(?:'?s|'?re)?\s+\w")
 _FREE = re.compile(
-    rf"(?:{_PREPOSITION}\s+)?(?:(?:what|how|why|whether)\b|(?:\w+\s+){{1,3}}?{_FINITE}\s+(?:i|we|you|he|she|it|they|{_DETERMINER})\b)"
+    rf"(?:{PREPOSITION}\s+)?(?:(?:what|how|why|whether)\b|(?:\w+\s+){{1,3}}?{_FINITE}\s+(?:i|we|you|he|she|it|they|{_DETERMINER})\b)"
 )
 """A question that is no relative clause by its form."""
 
@@ -55,7 +54,7 @@ _STATES = re.compile(
 )
 """How a sentence begins that states something, or refers to what was said before."""
 
-_ORDERED = re.compile(rf"(?!{_PREPOSITION}\b)[a-z]+\s+(?:{_DETERMINER}(?!\w)|to\b|{MARKED})")
+_ORDERED = re.compile(rf"(?!{PREPOSITION}\b)[a-z]+\s+(?:{_DETERMINER}(?!\w)|to\b|{MARKED})")
 """A word before an object: an order, whatever the word means."""
 
 _REQUESTED = re.compile(r"\b(?:can|could|would|will)\s+(?:you|u)\b")

@@ -58,7 +58,6 @@ _WORD = re.compile(r"[a-z]{3,}")
 _CHOICE = re.compile(r"\bwhich\s+(?!of\b)[\w-]+")
 """What is to be chosen from: "which garage" may mean any of the files, whatever one of them is called."""
 
-
 _IMPROVING = frozenset(("audio-to-audio", "image-to-image"))
 """Tasks whose result, rather than what was sent, is then converted; of a recording also what else is done with it."""
 

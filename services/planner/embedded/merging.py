@@ -24,7 +24,8 @@ rules are right more often on plain requests."""
 MIN_PROBABILITY_FOR_QUESTIONS = 0.9
 """Probability that another graph must have if rules found only questions about what was sent."""
 
-_READING = frozenset(("question-answering", "document-question-answering"))
+ANSWERING = frozenset(("question-answering", "document-question-answering"))
+"""Tasks that answer questions about a text or a document."""
 
 PREFERRED_PLAN_PROBABILITY = 0.5
 """Least probability of a plan of the rules that is preferred to the learned graph."""
@@ -54,7 +55,7 @@ def merged(rules: RuleReading, learned: Weights) -> Draft:
     known = hints(rules, draft, indexes)
     reading = read(tokens(rules.wording), known, learned)
     agreed = AGREEMENT_FACTOR if _graph(known) == reading.graph else DISAGREEMENT_FACTOR
-    answering = frozenset(indexes[name] for name in _READING if name in indexes)
+    answering = frozenset(indexes[name] for name in ANSWERING if name in indexes)
     probability = _rules_probability(
         reading, known, asks=_only_asks(rules, own_files=known.own_files), answering=answering
     )
@@ -113,8 +114,8 @@ def _only_asks(rules: RuleReading, *, own_files: bool) -> bool:
         own_files: whether the files have names of the user's own; orders in benchmarks ask for longer plans.
     """
     tasks = {step.spec.name for step in rules.steps}
-    asks = all(clause.asks for clause in rules.clauses) or (own_files and tasks <= _READING)
-    return asks and bool(rules.resources) and bool(tasks & _READING)
+    asks = all(clause.asks for clause in rules.clauses) or (own_files and tasks <= ANSWERING)
+    return asks and bool(rules.resources) and bool(tasks & ANSWERING)
 
 
 def _graph(known: Hints) -> Graph:

@@ -7,7 +7,7 @@ from services.planner.embedded.follow_ups import complete
 from services.planner.embedded.foreign.planner import planned as in_any_language
 from services.planner.embedded.implied_questions import implied_question
 from services.planner.embedded.learned.weights import Weights, weights
-from services.planner.embedded.merging import merged
+from services.planner.embedded.merging import ANSWERING, merged
 from services.planner.embedded.note_texts import unclear_correction
 from services.planner.embedded.patterns import lexicon
 from services.planner.embedded.plan_builder import BRIDGES, LONGEST_SOURCE
@@ -18,7 +18,8 @@ from services.planner.plan import Decision, Draft
 from services.planner.request import Request
 from services.planner.task_spec import Catalogue
 
-_READING = frozenset(("question-answering", "document-question-answering", *BRIDGES.values()))
+_READING = ANSWERING.union(BRIDGES.values())
+"""Tasks of a plan that answers a question."""
 
 _UNCLEAR_CORRECTION = "Asked back without an LLM: a correction does not show what it replaces."
 

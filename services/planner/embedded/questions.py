@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from services.planner.embedded.clauses import PREPOSITION
 from services.planner.embedded.languages import PATTERN as LANGUAGE
 from services.planner.embedded.patterns import LIKELY, Lexicon, Match
 from services.planner.embedded.wording import MARKED
@@ -11,16 +12,15 @@ from services.planner.task_spec import Modality, Spec
 _LEADING = 3
 """Characters within which words that call for a task begin a question."""
 
-_BEFORE = r"(?:by|in|on|at|to|from|for|until|till|since|under|with|of|about|after|before)"
 _ASKING = r"(?:what|who|whom|whose|where|when|why|which|how|whether|whoever|whatever|whats|wheres|whos)(?:'s|'re)?"
 _FORM = r"(?:is|are|was|were|does|do|did|has|have|must|am)(?:n't)?"
-_START = re.compile(rf"(?:{_BEFORE}\s+)?{_ASKING}\b(?!\s+(?:it|that)\s+(?:all\s+)?(?:says|sings)\b)")
+_START = re.compile(rf"(?:{PREPOSITION}\s+)?{_ASKING}\b(?!\s+(?:it|that)\s+(?:all\s+)?(?:says|sings)\b)")
 _FORMED = re.compile(rf"{_FORM}\s+[\w{MARKED[1:-1]}]|(?:can|could|would|will|should)\s+(?!(?:you|u|we|i)\b)\w")
 _LEAD = re.compile(
     r"(?:^|[.,;:!?()–—\n]\s*|\b(?:and|but|then|or|tell\s+me|ask|know|also)\s+)(?:(?:and|then|also|please|so|besides)\s+)*"
 )
 _NEXT = re.compile(
-    rf"\s*(?:,\s*(?:and\s+)?|\s+and\s+)(?=(?:{_BEFORE}\s+)?{_ASKING}\b|(?:is|are|was|were|does|do|did|can|could|may|must|should|will)\s+(?:i|we|it|he|she|they|the|there|this|any)\b)"
+    rf"\s*(?:,\s*(?:and\s+)?|\s+and\s+)(?=(?:{PREPOSITION}\s+)?{_ASKING}\b|(?:is|are|was|were|does|do|did|can|could|may|must|should|will)\s+(?:i|we|it|he|she|they|the|there|this|any)\b)"
 )
 _TURN = (
     r"please|pls|plz|thanks?|thx|see|say|tell|answer|reply|read|speak|spoken|aloud|out\s+loud|told|voice|give|put|send|write|translate|draw|paint|make|list"
@@ -46,7 +46,7 @@ _PLEASE = re.compile(r"^(?:please|pls|plz)\s+", re.IGNORECASE)
 _SAID = re.compile(r"[^\W\d_]{3,}")
 _WISH = re.compile(r"(?:can|could|would|will|may)\s+(?:you|u|i|we)\b|(?:please|pls|ok|right|and)\b")
 NO_CONTENT = re.compile(
-    rf"(?:{_BEFORE}\s+)?{_ASKING}(?:\s+(?:much|many|long|old|big|far|often|time|day|date|one))?(?:\s+{_FORM})?"
+    rf"(?:{PREPOSITION}\s+)?{_ASKING}(?:\s+(?:much|many|long|old|big|far|often|time|day|date|one))?(?:\s+{_FORM})?"
     rf"(?:\s+(?:it|that|this|they|those|these)(?:\s+{_FORM})?)?(?:\s+(?:be|costs?|in\s+total|exactly|again|please|then|there|here))*"
 )
 """A question whose words do not say what it is about: "how much", "what was that"."""
