@@ -23,7 +23,7 @@ _DETERMINER = (
 )
 _ASKING_WORD = r"(?:what|who|whom|whose|where|when|why|which|how|whether)"
 _FINITE = r"(?:is|are|was|were|am|has|have|had|will|would|did|does|do|can|could|should|must|may)(?:n't)?\b"
-_WISH = re.compile(
+_NEED = re.compile(
     r"(?:(?:^|[\s,])(?:i|we)(?:'d|'ll|'m|'re)?\s+(?:\w+\s+){0,2}?|^)"
     r"(?:needs?(?:\s+to\s+(?:know|see|find(?:\s+out)?|have))?|wants?(?:\s+to\s+(?:know|see))?|like\s+to\s+know"
     r"|(?:looking|searching)\s+for|trying\s+to\s+find|can(?:'t|not)\s+find|after|forgot(?:ten)?|lost|(?:don't|can't)\s+(?:know|remember)|interested\s+in|care\s+about)"
@@ -108,9 +108,9 @@ def _implied(sentence: str, lexicon: Lexicon) -> tuple[int, int] | None:
     names_thing = "?" in core and not is_requested and _NOUN_TOO.match(core)
     if (inquiry := _INQUIRY.match(core)) and not names_thing:
         return _object(sentence, at + inquiry.end())
-    wishes = list(_WISH.finditer(sentence))
-    if wishes and not is_requested:
-        needed = _object(sentence, wishes[-1].end())
+    needs = list(_NEED.finditer(sentence))
+    if needs and not is_requested:
+        needed = _object(sentence, needs[-1].end())
         says_nothing = needed and NO_CONTENT.fullmatch(sentence[needed[0] :].strip(_EDGES))
         return (at, len(sentence)) if says_nothing else needed
     if is_requested or _orders(core, lexicon):
